@@ -50,7 +50,7 @@ _DONE = Reply(Done())
 #: are not among them.
 _MAY_MOVE_THE_ALARM: frozenset[object] = frozenset({
     e.FollowRequested, e.Sampled, e.MemoryChecked, e.Woken, e.Decided, e.Recovered, e.JobRegistered, e.JobIntroduced,
-    e.ContainerStarted,
+    e.ContainerStarted, e.Reconfigured,
 })  # fmt: skip
 #: Events after which waiting opportunistic work may find slack at once; samples reveal all other changes.
 _MAY_FREE_SLACK: frozenset[object] = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfigured})

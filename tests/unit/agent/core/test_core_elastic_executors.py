@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -280,3 +281,10 @@ def test_a_restarted_agent_goes_on_in_the_stage_that_it_was_in(bed: Bed) -> None
     assert bed.take_limits()[-1].memory_high_bytes is None  # it may hold more than its plan: the next sample shows it
     plan = bed.node.elasticity.plans(bed.now)[bed.container]
     assert (plan.amounts[0][0], plan.elapsed_s) == (2.0, 2.0)
+
+
+def test_a_smaller_rho_wakes_the_node_when_the_stage_is_late_by_that() -> None:
+    bed = Bed(FOUR)
+    bed.done.clear()
+    bed.send(e.Reconfigured(dataclasses.replace(bed.node.settings, reprovision_rho=0.5), bed.now))
+    assert [one.at for one in bed.done if isinstance(one, i.Wake)] == [bed.node.elasticity.due(bed.now)] == [101.5]
