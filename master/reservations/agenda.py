@@ -251,7 +251,7 @@ class Agenda:
             return ""
         if self._planner.effort.exhausted:
             return _TOO_MUCH
-        most = Bundle.of(map(max, self.plan.capacity.columns))
+        most = Bundle.of(self.plan.capacity.highest(now))
         return why or infeasible(expression, now, most, self._wording) or "no room next to the existing promises"
 
     def _in_sight(self, one: Reservation, now: int) -> range:

@@ -107,6 +107,11 @@ class Steps:
         first, last = bisect_right(self.starts, start) - 1, bisect_right(self.starts, finish - 1)
         return [min(column[first:last]) for column in self.columns]
 
+    def highest(self, since: int) -> list[float]:
+        """Return the most of each amount in ``since`` or later."""
+        first = bisect_right(self.starts, since) - 1
+        return [max(column[first:]) for column in self.columns]
+
     def span(self, start: int, finish: int) -> tuple[int, int]:
         """Return the range of the runs that overlap [start, finish)."""
         return bisect_right(self.starts, start) - 1, bisect_left(self.starts, finish)

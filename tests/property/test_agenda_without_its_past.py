@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from master.reservations.agenda import Agenda
@@ -36,6 +36,7 @@ def from_now(steps: Steps, now: int) -> list[tuple[int, list[float]]]:
 
 @given(st.lists(ACTS, max_size=25), st.sampled_from(POLICIES))
 @settings(max_examples=100)
+@example([("capacity", 1, 1, ""), ("advance", 1, 0, ""), ("create", 3, 7, "")], [])
 def test_nothing_that_can_be_asked_for_needs_the_past(
     acts: list[tuple[str, int, int, str]], policies: list[Instantaneous | Integral]
 ) -> None:
