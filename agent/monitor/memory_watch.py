@@ -53,7 +53,6 @@ class MemoryWatch:
         self._above_bytes = above_bytes
         self._on = asyncio.Event()
         self._look = look
-        self._promised: frozenset[str] = frozenset()
         self._triggers: dict[str, PressureTrigger] = {}
         self.available = True  # whether this kernel reports pressure to the agent
 
@@ -64,8 +63,6 @@ class MemoryWatch:
     def switch(self, on: bool) -> None:
         """Start or pause the checks: without opportunistic work that could free memory they are useless."""
         (self._on.set if on else self._on.clear)()
-        if on:
-            self.promised(self._promised)
 
     async def run(self) -> None:
         """Check memory until cancelled."""
@@ -97,12 +94,14 @@ class MemoryWatch:
     # ------------------------------------------------------------ pressure
 
     def promised(self, containers: Iterable[str]) -> None:
-        """Watch the pressure of exactly these containers, while there is opportunistic work that could be preempted."""
-        self._promised = frozenset(containers)
-        wanted = self._promised if self.available and self._on.is_set() else frozenset()
+        """Watch the pressure of these containers, of new ones only while the checks are on.
+
+        A trigger stays until its container is gone: the kernel takes 10 ms to close one, in the calling thread.
+        """
+        wanted = set(containers) if self.available else set()
         for container in self._triggers.keys() - wanted:
             self._stop_watching(container)
-        for container in wanted - self._triggers.keys():
+        for container in wanted - self._triggers.keys() if self._on.is_set() else ():
             self._watch(container, self._tree.get(container).path)
 
     def close(self) -> None:

@@ -123,15 +123,30 @@ async def test_pressure_is_watched_once_descriptors_are_free(
     watch.close()
 
 
-async def test_pressure_is_watched_while_there_is_work_to_preempt(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pressure_is_first_watched_with_a_sample_while_there_is_work_to_preempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory_watch, "PressureTrigger", Trigger())
+    tree = CgroupTree(Path("/fake/cgroup"), [], FakeCgroups())
+    watch = MemoryWatch(tree, 1.0, 100.0, lambda _: True)
+    watch.promised([WATCHED])
+    watch.switch(True)
+    assert not watch._triggers
+    assert not tree._cgroups  # the container may have been removed since the sample
+    watch.promised([WATCHED])
+    assert list(watch._triggers) == [WATCHED]
+    watch.close()
+
+
+async def test_triggers_are_closed_when_their_containers_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_watch, "PressureTrigger", Trigger())
     watch = MemoryWatch(CgroupTree(Path("/fake/cgroup"), [], FakeCgroups()), 1.0, 100.0, lambda _: True)
-    watch.promised([WATCHED])
-    assert not watch._triggers
     watch.switch(True)
-    assert list(watch._triggers) == [WATCHED]
+    watch.promised([WATCHED])
     watch.switch(False)
     watch.promised([WATCHED])
+    assert list(watch._triggers) == [WATCHED]
+    watch.promised([])
     assert not watch._triggers
 
 
