@@ -149,8 +149,9 @@ class NetworkLimiter:
 
         At once and in the calling thread, which need not wait for netlink: the counters are in mapped memory.
         """
-        table, containers = self._table, list(self._containers.items())  # a copy: the worker changes the dictionary
-        return {} if table is None else {slot: table.counters(slot) for slot, c in containers if c.programs}
+        # The worker changes the dictionary, even while `list` copies its items: garbage may be collected in it.
+        table, containers = self._table, self._containers.copy()
+        return {} if table is None else {slot: table.counters(slot) for slot, c in containers.items() if c.programs}
 
     @_in_worker
     def reconcile(self, known: Mapping[int, tuple[Path, Shape]], under: Path | None = None) -> list[str]:
