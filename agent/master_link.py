@@ -26,6 +26,7 @@ from penstock import __version__
 from penstock.config.endpoint import Endpoint, TcpEndpoint
 from penstock.peer_credentials import check_server
 from penstock.security import tls
+from penstock.ticks import next_tick_s
 from penstock.transport import RpcPeer, connect_tcp, connect_unix
 from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
@@ -43,7 +44,8 @@ _KEPT = (api.CommandEnded, api.JobEnded, api.TasksDone, api.TasksCancelled)
 _NOTICES = (api.AdmitJob, api.SetPriority, api.TellEnded, api.TellPlaced, api.TellStuck, api.TellWaiting)
 #: An end is reported at once, but together with others within this time (docs/architecture.md, time scales).
 COALESCE_S = 0.05
-#: A heartbeat is sent without a sample when none has come for this part of ``heartbeat_s`` beyond it.
+#: A heartbeat is sent without a sample when none has come for this part of ``heartbeat_s`` beyond it. A sample that is
+#: early by no more than this part is sent.
 _LATE = 0.1
 _BACK_OFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
@@ -239,7 +241,7 @@ class MasterLink:
     def sampled(self) -> None:
         """Send what a new sample says: the master orders jobs by the service that they have received."""
         now = asyncio.get_running_loop().time()
-        if now - self._sampled_at >= (1.0 - _LATE) * self._heartbeat_s:
+        if now >= next_tick_s(self._sampled_at, self._heartbeat_s) - _LATE * self._heartbeat_s:
             self._sampled_at = now
             self._send_heartbeat()
 

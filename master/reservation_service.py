@@ -150,7 +150,7 @@ class ReservationService:
         """Return the time to the next change of promises, or to the next update of the capacity."""
         now, monotonic_s = time.time(), time.monotonic()
         changes_at = self.follower.changes_at(now)
-        look_s = next_tick_s(monotonic_s, _LOOK_S) - monotonic_s
+        look_s = min(_LOOK_S, next_tick_s(monotonic_s, _LOOK_S) - monotonic_s)
         return look_s if changes_at is None else max(0.01, min(look_s, changes_at - now))
 
     async def _look(self) -> None:

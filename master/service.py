@@ -79,8 +79,9 @@ class MasterService:
         self._loop = asyncio.get_running_loop()
         self._round: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self._watch_s = cluster.settings.heartbeat_s  # as the timer was set
+        self._watch_due_s = 0.0  # loop time
         self._last_round = time.monotonic() - cluster.settings.interval_s
+        self._round_by_s = time.monotonic()  # when the watch was due after the last round
         self._port: Listener | None = None
         silence = Gauge(
             "penstock_master_heartbeat_age_max_seconds",
@@ -155,7 +156,7 @@ class MasterService:
             assert self.contexts is not None, "penstock.security.doors refuses TCP without TLS"
             await self._port.listen_tcp(place.host, place.port, self.contexts.current)
         self.address = self._port.address
-        self._last_round = time.monotonic() - self.cluster.settings.interval_s  # the start was no stall
+        self._round_by_s = time.monotonic()  # the start was no stall
         self._watch_nodes()
 
     async def close(self) -> None:
@@ -287,8 +288,8 @@ class MasterService:
     def _run_round(self) -> None:
         self._round = None
         now, settings, rounds = time.monotonic(), self.cluster.settings, self.cluster.counts["rounds"]
-        late_s = now - self._last_round - self._watch_s - settings.interval_s
-        self._last_round = now
+        late_s = now - self._round_by_s - settings.interval_s
+        self._last_round, self._round_by_s = now, max(now, self._watch_due_s)
         try:
             self.dispatch(e.RoundDue(time.time(), stalled_s=max(0.0, late_s)))
         except Exception as error:  # the root of a round: no error may stop the service of agents
@@ -302,8 +303,8 @@ class MasterService:
 
     def _watch_nodes(self) -> None:
         """Watch for silent nodes, which cause no event: run a round once per heartbeat even without work to place."""
-        self._watch_s = self.cluster.settings.heartbeat_s
-        self._watch = self._loop.call_at(next_tick_s(self._loop.time(), self._watch_s), self._watch_nodes)
+        self._watch_due_s = next_tick_s(self._loop.time(), self.cluster.settings.heartbeat_s)
+        self._watch = self._loop.call_at(self._watch_due_s, self._watch_nodes)
         if self._round is None:
             self._run_round()
 

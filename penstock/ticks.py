@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+#: A multiple of the period that is nearer than this part of it is left out: the timer for it has come a little early.
+_NEAR = 0.1
+
 
 def next_tick_s(now_s: float, period_s: float) -> float:
-    """Return the first multiple of the period that is more than half a period away.
+    """Return the next multiple of the period that is more than a tenth of a period away.
 
-    So a timer that comes late is on time again the next time, and does not come twice in a row.
+    So a timer that comes late is on time again the next time, and one that comes early does not come twice in a row.
     """
-    return period_s * (math.floor(now_s / period_s + 0.5) + 1)
+    return period_s * (math.floor(now_s / period_s + _NEAR) + 1)

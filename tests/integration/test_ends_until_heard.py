@@ -136,16 +136,23 @@ async def test_a_node_registers_however_much_it_was_asked_for(tmp_path: Path) ->
         assert len(env["DATA"]) * asked > MAX_FRAME_BYTES
 
 
-async def test_a_sample_is_sent_at_once_and_no_other_before_the_interval_is_nearly_over(tmp_path: Path) -> None:
-    async with linked(tmp_path, [], "heartbeat") as (master, link):
-        before = master.heard[0].count("heartbeat")
-        for _ in range(3):
-            link.sampled()
-        link._sampled_at -= 0.8 * link._heartbeat_s
+@pytest.mark.parametrize(
+    ("sampled_at", "sent_at"),
+    [
+        ([7.0, 7.25, 7.5, 7.75, 8.0], [7.0, 8.0]),
+        ([7.0, 8.3, 9.0, 10.0], [7.0, 8.3, 9.0, 10.0]),  # one sample was late
+        ([7.0, 7.9996, 9.0], [7.0, 7.9996, 9.0]),  # the timer was early
+    ],
+)
+def test_a_sample_is_sent_at_once_and_no_other_before_the_next_heartbeat_is_due(
+    monkeypatch: pytest.MonkeyPatch, sampled_at: list[float], sent_at: list[float]
+) -> None:
+    link, clock, sent = MasterLink(shell([]), UnixEndpoint(Path("/none"))), SimpleNamespace(now=0.0), []
+    monkeypatch.setattr(link, "_send_heartbeat", lambda: sent.append(clock.now))
+    monkeypatch.setattr("asyncio.get_running_loop", lambda: SimpleNamespace(time=lambda: clock.now))
+    for clock.now in sampled_at:
         link.sampled()
-        link.send(END)  # the master closes the connection when it has read all before
-        await master.until(1, "heartbeat")
-        assert master.heard[0].count("heartbeat") == before + 1
+    assert sent == sent_at
 
 
 async def test_a_heartbeat_replaces_those_that_are_due(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_a_late_round_counts_as_a_stall_of_the_master(monkeypatch: pytest.Monkey
         service = MasterService(cluster, CollectorRegistry())
         for gap_s in gaps_s:
             clock.now += gap_s
+            service._watch_due_s = clock.now + 1.0
             service.wake()  # the round is due at once
             ran = asyncio.Event()
             asyncio.get_running_loop().call_later(0.0, ran.set)
@@ -71,6 +72,33 @@ def test_a_late_round_counts_as_a_stall_of_the_master(monkeypatch: pytest.Monkey
 
     assert "a" in asyncio.run(rounds(60.0, 1.0, 1.0, 1.0)).nodes
     assert "a" not in asyncio.run(rounds(60.0, 1.0, 1.0, 1.0, 1.0, 1.0)).nodes
+
+
+@pytest.mark.parametrize(
+    ("late_s", "stalls_s"),
+    [
+        # The watch is on time again at once.
+        ([0.0, 0.6, 0.0, 0.0], [0.0, 0.59, 0.0, 0.0]),
+        # It leaves out the multiple that is near, and waits longer than a heartbeat.
+        ([0.0, 0.95, 0.0, 0.0], [0.0, 0.94, 0.0, 0.0]),
+        ([0.0, 30.0, 0.0, 0.0], [0.0, 29.99, 0.0, 0.0]),
+    ],
+)
+async def test_the_watch_after_a_stall_is_no_second_stall(
+    monkeypatch: pytest.MonkeyPatch, late_s: list[float], stalls_s: list[float]
+) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    fake = SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 1e9 + clock.now)
+    monkeypatch.setattr("master.service.time", fake)
+    service, stalled_s = MasterService(Cluster(MasterSettings(interval_s=0.01)), CollectorRegistry()), []
+    due = SimpleNamespace(at=clock.now)
+    loop = SimpleNamespace(time=lambda: clock.now, call_at=lambda at, work: setattr(due, "at", at))
+    monkeypatch.setattr(service, "_loop", loop)
+    monkeypatch.setattr(service, "dispatch", lambda event: stalled_s.append(event.stalled_s))
+    for each_s in late_s:
+        clock.now = due.at + each_s
+        service._watch_nodes()
+    assert stalled_s == pytest.approx(stalls_s)
 
 
 def test_a_round_waits_for_the_messages_right_behind_a_registration() -> None:

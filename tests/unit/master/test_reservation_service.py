@@ -259,3 +259,13 @@ async def test_an_unknown_rate_of_a_node_is_named_with_the_remedy(tmp_path: Path
         with pytest.raises(RpcError) as no:
             await ask(one, "reserve", rdl="atom(<9core>,1,1,20s,20)")
         assert "not known" not in str(no.value)
+
+
+@pytest.mark.parametrize(("now_s", "pause_s"), [(7.0, 1.0), (7.2, 0.8), (7.7, 0.3), (7.95, 1.0)])
+async def test_the_plan_is_updated_at_least_each_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_s: float, pause_s: float
+) -> None:
+    async with reservation_service(tmp_path / "store", cluster().cluster) as one:
+        monkeypatch.setattr("master.reservation_service.time.monotonic", lambda: now_s)
+        assert one._until_next_s() == pytest.approx(pause_s)
+        monkeypatch.undo()
