@@ -16,7 +16,7 @@ from aiohttp import web
 
 from penstock.documents import Resources
 from penstock.openapi import Fault, json
-from penstock.ticks import next_tick_s
+from penstock.ticks import BETWEEN, next_tick_s
 from penstock.web.history import STEP_S, History
 
 #: The minimum time between two events, and the fraction of one core that their computation may take.
@@ -45,13 +45,17 @@ class Live:
         self._turn = asyncio.Lock()
         self._closed = asyncio.Event()
         self._watchers = 0
-        self._noting: asyncio.TimerHandle | None = None
+        self._noting: asyncio.Handle | None = None
 
     def start(self) -> None:
-        """Start to record the history."""
+        """Start to record the history: between two samples, as each row would have the values of the sample before."""
         loop = asyncio.get_running_loop()
-        self._noting = loop.call_at(next_tick_s(loop.time(), STEP_S), self.start)
+        self._noting = loop.call_at(next_tick_s(loop.time(), STEP_S, BETWEEN), self._start_last)
         self._history.note(self._resources(), time.time())
+
+    def _start_last(self) -> None:
+        """Go on after the other timers of this instant, so that this is no lag of the loop to them."""
+        self._noting = asyncio.get_running_loop().call_soon(self.start)
 
     def close(self) -> None:
         """Disconnect all clients, so that the server's shutdown does not wait for them."""

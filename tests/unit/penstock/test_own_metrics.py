@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from msgspec import structs
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -28,6 +29,14 @@ async def test_version_process_and_lateness() -> None:
     files = next(line for line in lines if line.startswith("penstock_process_open_fds "))
     assert float(files.split()[1]) > 0
     assert not any("_created" in name for name in exposed(page))
+
+
+async def test_lateness_is_looked_at_between_the_ticks_of_the_daemons_work() -> None:
+    own = OwnMetrics(CollectorRegistry(), "penstock")
+    own.start()
+    assert own._timer is not None
+    assert own._timer.when() % 1.0 == pytest.approx(0.5)
+    own.close()
 
 
 def test_a_metric_for_each_amount_with_its_unit() -> None:

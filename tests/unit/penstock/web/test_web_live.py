@@ -14,6 +14,7 @@ from aiohttp import web
 
 from penstock.documents import Resource, Resources
 from penstock.web import live
+from penstock.web.history import STEP_S
 from penstock.web.live import Live
 
 TIMEOUT_S = 30
@@ -110,6 +111,20 @@ async def test_nothing_is_computed_without_a_watcher() -> None:
         looks = daemon.looks
         async with client.get(url) as response:
             assert (await Watcher(response).status())["looks"] in {looks, looks + 1}
+
+
+async def test_the_history_is_noted_between_two_samples_after_the_other_timers_of_the_instant() -> None:
+    daemon = Daemon()
+    one = Live(daemon.document, daemon.resources)
+    one.start()
+    assert isinstance(one._noting, asyncio.TimerHandle)
+    assert one._noting.when() % STEP_S == pytest.approx(STEP_S / 2)
+    one._noting.cancel()
+    one._start_last()
+    assert daemon.noted == 1
+    await asyncio.sleep(0)
+    assert daemon.noted == 2
+    one.close()
 
 
 async def test_a_document_for_many_watchers_is_computed_once() -> None:
