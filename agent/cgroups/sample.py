@@ -101,7 +101,8 @@ class Counters:
     def sample(self, *, full: bool, shown: bool) -> CgroupSample | None:
         """Read all counters; None if the cgroup vanished, even during the read. Without ``full``, read only use;
         without ``shown``, not what no decision depends on (peak, processes, events), unless no CPU time was used:
-        perhaps the cgroup is not read again soon. The other values are then those that were read last.
+        perhaps the cgroup is not read again soon. The other values are then those that were read last, and the peak is
+        the present use if that is higher.
         """
         try:
             sample = self._use()
@@ -147,6 +148,7 @@ class Counters:
             memory_working_set_bytes=max(0, current - inactive),
             memory_cache_bytes=max(0, memory.get("active_file", 0) + inactive - busy),
             memory_anon_bytes=memory.get("anon", 0),
+            memory_peak_bytes=max(self._last.memory_peak_bytes, current) if self._last.memory_peak_bytes else 0,
             io_read_bytes=sum(fields.get("rbytes") or 0 for fields in io.values()),
             io_write_bytes=sum(fields.get("wbytes") or 0 for fields in io.values()),
         )

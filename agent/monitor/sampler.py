@@ -148,6 +148,7 @@ class Sampler:
                 memory_bytes=self._memory_bytes(container, sample),
                 memory_cache_bytes=sample.memory_cache_bytes,
                 memory_unreclaimable_bytes=sample.memory_unreclaimable_bytes,
+                memory_peak_bytes=sample.memory_peak_bytes,
             )
         return replace(self._last, containers=uses)
 

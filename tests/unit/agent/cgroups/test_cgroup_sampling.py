@@ -61,6 +61,23 @@ def test_what_is_only_shown_can_be_left_out_until_no_processor_time_is_used(fake
     assert cgroup.sample(shown=False) == replace(first, cpu_usage_s=3.0, oom_kills=8)
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_a_peak_that_was_read_before_is_not_below_the_present_memory(
+    fake: FakeCgroups, cgroup: Cgroup, full: bool
+) -> None:
+    count(fake)
+    cgroup.sample()
+    fake.pretend(f"{A}/cpu.stat", "usage_usec 3000000\n")
+    peaks = []
+    for current in (8000, 12000, 10000):
+        fake.pretend(f"{A}/memory.current", f"{current}\n")
+        sample = cgroup.sample(full=full, shown=False)
+        assert sample is not None
+        peaks.append(sample.memory_peak_bytes)
+        fake.pretend(f"{A}/cpu.stat", f"usage_usec {3000000 + current}\n")
+    assert peaks == [9000, 12000, 12000]
+
+
 def test_what_a_container_has_used_in_the_end_takes_three_files(fake: FakeCgroups, cgroup: Cgroup) -> None:
     count(fake)
     assert cgroup.total() == Total(cpu_s=2.5, memory_peak_bytes=9000, oom_kills=7)

@@ -140,6 +140,13 @@ def test_one_that_wakes_is_read_at_once_and_its_use_is_that_of_the_last_tick(bed
     assert uses["c-7"].disk_bytes_per_s == pytest.approx(used.get("disk_bytes", 0))
 
 
+def test_between_ticks_the_memory_can_be_read_with_its_peak(bed: Bed) -> None:
+    bed.tick()
+    bed.tree.samples["c-0"] = CgroupSample(memory_working_set_bytes=3000, memory_peak_bytes=3000)
+    use = bed.sampler.look(["c-0"]).containers["c-0"]
+    assert (use.memory_bytes, use.memory_peak_bytes) == (3000, 3000)
+
+
 def test_between_ticks_the_processor_time_of_those_that_run_can_be_read(bed: Bed) -> None:
     for _ in range(3):
         bed.tree.use("c-0", cpu_s=0.9)
