@@ -110,19 +110,19 @@ class PriorityMaster:
 
 
 @contextlib.asynccontextmanager
-async def priority_master(port: int) -> AsyncIterator[PriorityMaster]:
-    """One that listens on this port of loopback, in the caller's loop."""
+async def priority_master(listen: Path) -> AsyncIterator[PriorityMaster]:
+    """One that listens on this Unix socket, in the caller's loop."""
     master = PriorityMaster()
-    server = await asyncio.get_running_loop().create_server(lambda: RpcPeer(master), "127.0.0.1", port)
+    server = await asyncio.get_running_loop().create_unix_server(lambda: RpcPeer(master), listen)
     try:
         yield master
     finally:
         server.close()
 
 
-async def _change_priorities(port: int, ready: Path) -> None:
+async def _change_priorities(listen: Path, ready: Path) -> None:
     """Give the agent's jobs priorities in turn, fifty times a second."""
-    async with priority_master(port) as master:
+    async with priority_master(listen) as master:
         ready.touch()  # noqa: ASYNC240 - once, before any client waits
         turn = 0
         while True:
@@ -133,4 +133,4 @@ async def _change_priorities(port: int, ready: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_change_priorities(int(sys.argv[1]), Path(sys.argv[2])))
+    asyncio.run(_change_priorities(Path(sys.argv[1]), Path(sys.argv[2])))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import statistics
 import tempfile
@@ -106,10 +107,12 @@ class AgentCost:
 async def agent_cost(seconds: float, commands: int, *, executors: bool) -> AgentCost:
     """Of an agent with so many containers."""
     overseer = Overseer()
-    server = await asyncio.get_running_loop().create_server(lambda: RpcPeer(overseer), "127.0.0.1", 0)
-    listen = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    settings = {"cores": EXECUTORS, "memory_bytes": "8GiB", "master": listen}
-    with tempfile.TemporaryDirectory() as directory, agent_and_pid(Path(directory), **settings) as (_, pid):
+    with contextlib.ExitStack() as opened:
+        directory = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        listen = directory / "master.sock"
+        server = await asyncio.get_running_loop().create_unix_server(lambda: RpcPeer(overseer), listen)
+        settings = {"cores": EXECUTORS, "memory_bytes": "8GiB", "master": str(listen)}
+        _, pid = opened.enter_context(agent_and_pid(directory, **settings))
         await asyncio.wait_for(overseer.heard.wait(), 30)
         for number in range(commands):
             asked = request(f"e{number}", executor=executors)

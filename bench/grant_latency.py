@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import socket
 import statistics
 import sys
 import tempfile
@@ -155,21 +154,19 @@ def measure(directory: Path) -> Iterator[tuple[str, str, Quantiles]]:
                 yield loop, "submit → grant, idle", Quantiles.of(runner.run(submitted(agent_socket)))
                 yield loop, "slot freed → next grant", Quantiles.of(runner.run(freed(agent_socket)))
             with (
-                _master(directory) as port,
-                agent_process(directory, master=f"127.0.0.1:{port}", **_LOADED) as loaded_by,
+                _master(directory) as master,
+                agent_process(directory, master=str(master), **_LOADED) as loaded_by,
             ):
                 yield loop, f"… with {QUEUED:,} queued", Quantiles.of(runner.run(loaded(loaded_by)))
 
 
 @contextlib.contextmanager
-def _master(directory: Path) -> Iterator[int]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ready = directory / "master"
-    ready.unlink(missing_ok=True)
-    with process([sys.executable, "-m", "bench._agent", str(port), str(ready)], ready):
-        yield port
+def _master(directory: Path) -> Iterator[Path]:
+    listen, ready = directory / "master.sock", directory / "master"
+    for former in (listen, ready):
+        former.unlink(missing_ok=True)
+    with process([sys.executable, "-m", "bench._agent", str(listen), str(ready)], ready):
+        yield listen
 
 
 class Row(NamedTuple):
