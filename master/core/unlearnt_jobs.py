@@ -79,10 +79,12 @@ class UnlearntJobs:
             self._told(over, node.name)
 
     def commands_ended(self, commands: Iterable[CommandUse]) -> None:
-        """Learn from completed commands of no job, whose whole use their node reports at once."""
+        """Learn from completed commands of no job, whose whole use their node reports at once.
+
+        The next order, due within a heartbeat, counts them: no job has come or gone.
+        """
         for each in commands:
             self._sizes.learn(each.user, each.name, each.cpu_s)
-        self._dues.order_anew()
 
     def node_lost(self, node: str) -> None:
         """Stop waiting for a lost node's reports."""

@@ -145,3 +145,14 @@ def test_a_command_of_no_job_teaches_with_the_heartbeat_that_reports_it() -> Non
     made.job("a")
     made.round()
     assert "(known: 1 job of j by u)" in made.listed().reason
+
+
+def test_reports_of_commands_of_no_job_make_no_order_due() -> None:
+    made = bed("a", ordering="gittins")
+    made.job("a")
+    made.round()
+    due = made.cluster.dues.order_due
+    made.serve(e.Received("a", api.Heartbeat(load(), commands=[CommandUse(user="u", name="j", cpu_s=3.0)])))
+    assert learnt(made) == [cell_of(3.0)]
+    assert not made.cluster.wants_round
+    assert made.cluster.dues.order_due == due
