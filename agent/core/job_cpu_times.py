@@ -32,9 +32,12 @@ class JobCpuTimes:
         counted_s = self._counted_s
         return any(use.cpu_seconds != counted_s.get(name) for name, use in snapshot.containers.items())
 
-    def count(self, snapshot: Snapshot | None) -> None:
-        """Count the CPU time of all containers anew, each for its job."""
-        self._assign()
+    def count(self, snapshot: Snapshot | None) -> list[ContainerRecord]:
+        """Count the CPU time of all containers anew, each for its job.
+
+        Return the containers of which a process takes part in a job for the first time: that is to be journaled.
+        """
+        hosts = self._assign()
         live, jobs = self._containers.live.values(), self._members.jobs
         kept = {record.job for record in live}  # a job that is over still counts the use of its containers
         self._ended_s = {job: used_s for job, used_s in self._ended_s.items() if job in jobs or job in kept}
@@ -47,6 +50,7 @@ class JobCpuTimes:
             counted_s[container] = used_s
             cpu_s[job] = cpu_s.get(job, 0.0) + used_s
         self.cpu_s, self._counted_s = cpu_s, counted_s
+        return hosts
 
     def end(self, record: ContainerRecord, cpu_s: float) -> None:
         """Count all CPU time of a container that has ended or leaves its job as the job's."""
@@ -62,15 +66,21 @@ class JobCpuTimes:
         self._ended_s.pop(job, None)
         self.cpu_s.pop(job, None)
 
-    def _assign(self) -> None:
-        """Assign containers to the job that they were placed for, or that a process in them registered."""
+    def _assign(self) -> list[ContainerRecord]:
+        """Assign containers to the job that they were placed for, or that a process in them registered.
+
+        Return those of which a process takes part in a job for the first time.
+        """
+        hosts = []
         jobs, sessions = self._members.jobs, self._members.sessions.values()
         inside = {session.container: min(session.jobs) for session in sessions if session.container and session.jobs}
         for record in self._containers.live.values():
             job = record.job or inside.get(record.container, "")
             if record.job or (job in jobs and jobs[job].record.user == record.user):
                 self._job_of[record.container] = job
-                if not record.job:
+                if not (record.job or record.hosts_job):
                     record.host_job()
+                    hosts.append(record)
             elif self._job_of.get(record.container) not in jobs:
                 self._job_of.pop(record.container, None)  # a container that outlives its job has a rank of its own
+        return hosts

@@ -27,10 +27,10 @@ from msgspec import structs
 
 from agent.core.command_sizes import CommandSizes
 from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE, promised_weight, weight_of
-from agent.core.containers import Containers
+from agent.core.containers import ROOM, Containers
 from agent.core.cpu_time_reads import CpuReadSchedule
 from agent.core.groups import GroupPlaces
-from agent.core.instructions import Instruction, Renice
+from agent.core.instructions import Instruction, Record, Renice
 from agent.core.job_cpu_times import JobCpuTimes
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
@@ -188,7 +188,7 @@ class Ranks:
         """
         live = self._containers.live.values()
         self._ranked_at, self.due = now, False
-        self._cpu_times.count(self._resources.snapshot)
+        hosts = self._cpu_times.count(self._resources.snapshot)
         come = self._follow_reservations()
         self._weighted &= {record.container for record in live}
         self._adopted = {record.container: record.pid for record in live if record.adopted and record.pid}
@@ -199,7 +199,8 @@ class Ranks:
         promised = self._ranked_beside_cores + sum(each.reserved_cores for each in ranked)
         total = unpromised_weight(self.settings.capacity.cores, promised)
         self.standings = {}
-        instructions = self._renice_promised(live, nice_of(0, max(1, len(ranked))))
+        instructions: list[Instruction] = [Record(ROOM, record.container, record) for record in hosts]
+        instructions += self._renice_promised(live, nice_of(0, max(1, len(ranked))))
         instructions += [one for record in come for one in self._changed(record)]
         for tenant, part in zip(tenants, apportion(total, [each.weight for each in tenants]), strict=True):
             share = tenant.weight / (sum(each.weight for each in tenants) or 1.0)

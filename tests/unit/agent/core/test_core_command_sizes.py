@@ -6,6 +6,7 @@ import pytest
 
 from agent.core import events as e
 from agent.core.command_sizes import CommandSizes
+from agent.core.instructions import Record
 from agent.core.records import ContainerRecord
 from penstock.model import ContainerSpec, Ended, EndedBy
 from penstock.wire import agent_methods as m
@@ -65,6 +66,20 @@ def test_the_use_of_a_job_in_a_container_is_the_jobs_even_if_it_ends_first(bed: 
     job = bed.register(session)
     bed.send(e.Requested(m.END_JOB, session, EndJob(job=job)))
     bed.sample()
+    bed.exit(container, cpu_s=5.0)
+    assert told(bed) == []
+
+
+def test_the_next_agent_knows_that_a_job_was_in_a_container_and_it_is_stored_once(bed: Bed) -> None:
+    container = bed.launch(argv=SORT)
+    session = bed.connect(container)
+    job = bed.register(session)
+    for _ in range(3):
+        bed.sample(**{container.replace("-", "_"): 1.0})
+    stored = [one.key for one in bed.given(Record) if one.room == "containers"]
+    assert stored == [container] * 3, "before its start, once it has started, and with the job"
+    bed.send(e.Requested(m.END_JOB, session, EndJob(job=job)))
+    bed.restart(container, now=200.0)
     bed.exit(container, cpu_s=5.0)
     assert told(bed) == []
 
