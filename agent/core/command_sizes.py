@@ -41,11 +41,12 @@ class CommandSizes:
         self.read = True  # whether the master reads reports; unknown until it answers our registration
         self._has_master = has_master
         self._known_s: dict[tuple[str, str], tuple[float, ...]] = {}
+        self._names: dict[str, str] = {}  # live container whose command was looked for → the command's name
         self._unreported: deque[CommandUse] = deque(maxlen=_MOST_UNREPORTED)
 
     def ended(self, record: ContainerRecord) -> None:
         """Count an ended container, if it was a whole command of no job that ended well and was measured."""
-        if (use := _use_of(record)) is not None:
+        if (use := _use_of(record, self._names.pop(record.container, None))) is not None:
             self._learn(use)
             if self._has_master:
                 self._unreported.append(use)
@@ -70,7 +71,12 @@ class CommandSizes:
         That is the inverse of its Gittins index if its size is like one of its known runs (docs/order.md). None: none
         is known, or it has outlasted them all.
         """
-        known_s = self._known_s.get((record.user, _name(record))) if self._known_s else None
+        if not self._known_s:
+            return None
+        name = self._names.get(record.container)
+        if name is None:
+            name = self._names[record.container] = _name(record)
+        known_s = self._known_s.get((record.user, name))
         if known_s is None or not (larger_s := [size_s for size_s in known_s if size_s > used_s]):
             return None
         larger_s.sort()
@@ -90,15 +96,15 @@ class CommandSizes:
             del self._known_s[next(iter(self._known_s))]
 
 
-def _use_of(record: ContainerRecord) -> CommandUse | None:
+def _use_of(record: ContainerRecord, name: str | None = None) -> CommandUse | None:
     """Return the use of an ended command, if that is the size of a whole one: as of jobs, only completed ones teach.
 
-    What a job in the container has used counts for that job.
+    What a job in the container has used counts for that job. ``name``: the command's name, if that has been made.
     """
     ended = record.ended
     if record.job or record.hosts_job or record.adopted or record.unrecorded or ended is None or not ended.ok:
         return None
-    name = _name(record)
+    name = _name(record) if name is None else name
     return CommandUse(user=record.user, name=name, cpu_s=ended.cpu_seconds) if name and ended.cpu_seconds > 0 else None
 
 

@@ -30,3 +30,11 @@ from penstock.program_name import name_of
 )
 def test_a_program_has_the_name_of_its_script_or_module(argv: str, name: str) -> None:
     assert name_of(argv.split()) == name
+
+
+def test_long_commands_of_python_have_no_name() -> None:
+    assert name_of(["python", *["-u"] * 30, "report.py"]) == "report.py"
+    assert name_of(["python", *["-u"] * 31, "report.py"]) == ""
+    assert name_of(["python", "-" + "u" * 255, "report.py"]) == "report.py"
+    assert name_of(["python", "-" + "u" * 256, "report.py"]) == ""
+    assert name_of(["python", "/long" * 100 + "/report.py"]) == "report.py"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from agent.core import events as e
@@ -9,6 +11,7 @@ from agent.core.command_sizes import CommandSizes
 from agent.core.instructions import Record
 from agent.core.records import ContainerRecord
 from penstock.model import ContainerSpec, Ended, EndedBy
+from penstock.program_name import name_of
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import ContainerRef, EndJob
 from penstock.wire.cluster_api import CommandUse
@@ -132,6 +135,23 @@ def test_the_next_agent_knows_the_kept_runs_and_does_not_report_them_again(bed: 
     assert told(bed) == []
 
 
+def test_the_name_of_a_live_command_is_made_once(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(bed, 100.0)
+    container = bed.launch(argv=SORT)
+    made: list[Sequence[str]] = []
+
+    def counted(argv: Sequence[str]) -> str:
+        made.append(argv)
+        return name_of(argv)
+
+    monkeypatch.setattr("agent.core.command_sizes.name_of", counted)
+    for _ in range(3):
+        bed.sample(**{container.replace("-", "_"): 1.0})
+    bed.exit(container)
+    assert len(made) == 1
+    assert [use.name for use in told(bed)] == ["sort", "sort"]
+
+
 def test_of_runs_of_several_sizes_the_likely_short_end_counts_until_it_is_over() -> None:
     sizes = CommandSizes(has_master=False)
     record = ContainerRecord(container="c", user="eve", spec=ContainerSpec(argv=SORT), opportunistic=False)
@@ -152,10 +172,10 @@ def test_the_latest_runs_count_and_the_latest_commands() -> None:
     record.ended = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=1.0)
     for _ in range(16):
         sizes.ended(record)
-    assert sizes.expected(record, 1.2) is None
+    first = ContainerRecord(container="d", user="eve", spec=ContainerSpec(argv=SORT), opportunistic=False)
+    assert sizes.expected(first, 1.2) is None
     for number in range(1024):
         record.spec = ContainerSpec(argv=SORT, name=f"{number}")
         sizes.ended(record)
     assert sizes.expected(record, 0.0) is not None
-    record.spec = ContainerSpec(argv=SORT)
-    assert sizes.expected(record, 0.0) is None
+    assert sizes.expected(first, 0.0) is None
