@@ -20,6 +20,8 @@ from penstock.wire.cluster_api import CommandUse
 _RUNS = 16
 #: A run is like a known one until it has used so much more: runs of one size vary.
 _VARIES = 1.1
+#: A name tells the size of the next run if its largest known run is at most so many times the smallest.
+_MOST_APART = 4.0
 #: The known commands; beyond this number, the one that ended first is dropped.
 _MOST_KNOWN = 1024
 #: The reports kept for an absent master; beyond this number, the first ones are dropped.
@@ -69,7 +71,7 @@ class CommandSizes:
         """Return what a command of no job that has used ``used_s`` CPU seconds is expected to need yet.
 
         That is the inverse of its Gittins index if its size is like one of its known runs (docs/order.md). None: none
-        is known, or it has outlasted them all.
+        is known, they differ too much, or it has outlasted them all.
         """
         if not self._known_s:
             return None
@@ -77,7 +79,9 @@ class CommandSizes:
         if name is None:
             name = self._names[record.container] = _name(record)
         known_s = self._known_s.get((record.user, name))
-        if known_s is None or not (larger_s := [size_s for size_s in known_s if size_s > used_s]):
+        if known_s is None or max(known_s) > _MOST_APART * min(known_s):
+            return None
+        if not (larger_s := [size_s for size_s in known_s if size_s > used_s]):
             return None
         larger_s.sort()
         best_s, ended_s, running = math.inf, 0.0, len(larger_s)

@@ -152,16 +152,41 @@ def test_the_name_of_a_live_command_is_made_once(bed: Bed, monkeypatch: pytest.M
     assert [use.name for use in told(bed)] == ["sort", "sort"]
 
 
+def test_a_command_that_a_shell_is_given_does_not_go_behind_as_earlier_ones_were_long(bed: Bed) -> None:
+    for _ in range(16):
+        ran(bed, 100.0, argv=("bash", "-c", "make"))
+    short, other = bed.launch(argv=("bash", "-c", "ls")), bed.launch(argv=("cc",))
+    bed.sample(**{other.replace("-", "_"): 5.0})
+    assert bed.order() == [short, other]
+
+
+def test_runs_of_a_name_that_differ_much_tell_nothing() -> None:
+    sizes = CommandSizes(has_master=False)
+    record = ContainerRecord(container="c", user="eve", spec=ContainerSpec(argv=SORT), opportunistic=False)
+    for cpu_s in (100.0, 26.0):
+        record.ended = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=cpu_s)
+        sizes.ended(record)
+    assert sizes.expected(record, 0.0) is not None
+    record.ended = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=24.0)
+    sizes.ended(record)
+    assert sizes.expected(record, 0.0) is None
+    assert sizes.expected(record, 30.0) is None, "even if those that are left agree"
+    record.ended = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=30.0)
+    for _ in range(15):
+        sizes.ended(record)
+    assert sizes.expected(record, 0.0) is not None, "the runs of another size are too long ago"
+
+
 def test_of_runs_of_several_sizes_the_likely_short_end_counts_until_it_is_over() -> None:
     sizes = CommandSizes(has_master=False)
     record = ContainerRecord(container="c", user="eve", spec=ContainerSpec(argv=SORT), opportunistic=False)
-    for cpu_s in (1.0, 1.0, 1.0, 64.0):
+    for cpu_s in (1.0, 1.0, 1.0, 4.0):
         record.ended = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=cpu_s)
         sizes.ended(record)
     first, later = sizes.expected(record, 0.0), sizes.expected(record, 2.0)
     assert first is not None and first.left_s == pytest.approx(1.1 * 4 / 3) and first.runs == 4
-    assert later is not None and later.left_s == pytest.approx(1.1 * 64 - 2.0) and later.runs == 1
-    assert sizes.expected(record, 71.0) is None
+    assert later is not None and later.left_s == pytest.approx(1.1 * 4 - 2.0) and later.runs == 1
+    assert sizes.expected(record, 5.0) is None
 
 
 def test_the_latest_runs_count_and_the_latest_commands() -> None:
