@@ -22,7 +22,7 @@ _RUNS = 16
 _VARIES = 1.1
 #: A name tells the size of the next run if its largest known run is at most so many times the smallest.
 _MOST_APART = 4.0
-#: The known commands; beyond this number, the one that ended first is dropped.
+#: The known commands; beyond this number, the user with the most of them loses the one that ended first.
 _MOST_KNOWN = 1024
 #: The reports kept for an absent master; beyond this number, the first ones are dropped.
 _MOST_UNREPORTED = 1024
@@ -42,7 +42,8 @@ class CommandSizes:
     def __init__(self, *, has_master: bool) -> None:
         self.read = True  # whether the master reads reports; unknown until it answers our registration
         self._has_master = has_master
-        self._known_s: dict[tuple[str, str], tuple[float, ...]] = {}
+        self._known_s: dict[str, dict[str, tuple[float, ...]]] = {}  # user → name → CPU seconds
+        self._known = 0  # the number of names
         self._names: dict[str, str] = {}  # live container whose command was looked for → the command's name
         self._unreported: deque[CommandUse] = deque(maxlen=_MOST_UNREPORTED)
 
@@ -78,7 +79,7 @@ class CommandSizes:
         name = self._names.get(record.container)
         if name is None:
             name = self._names[record.container] = _name(record)
-        known_s = self._known_s.get((record.user, name))
+        known_s = self._known_s.get(record.user, {}).get(name)
         if known_s is None or max(known_s) > _MOST_APART * min(known_s):
             return None
         if not (larger_s := [size_s for size_s in known_s if size_s > used_s]):
@@ -94,10 +95,17 @@ class CommandSizes:
         return Expected(best_s, len(larger_s))
 
     def _learn(self, use: CommandUse) -> None:
-        known_s = self._known_s.pop((use.user, use.name), ())
-        self._known_s[use.user, use.name] = (*known_s[1 - _RUNS :], use.cpu_s * _VARIES)
-        if len(self._known_s) > _MOST_KNOWN:
-            del self._known_s[next(iter(self._known_s))]
+        of_user = self._known_s.setdefault(use.user, {})
+        self._known += use.name not in of_user
+        known_s = of_user.pop(use.name, ())
+        of_user[use.name] = (*known_s[1 - _RUNS :], use.cpu_s * _VARIES)
+        if self._known > _MOST_KNOWN:
+            user = max(self._known_s, key=lambda each: len(self._known_s[each]))
+            most = self._known_s[user]
+            del most[next(iter(most))]
+            self._known -= 1
+            if not most:
+                del self._known_s[user]
 
 
 def _use_of(record: ContainerRecord, name: str | None = None) -> CommandUse | None:

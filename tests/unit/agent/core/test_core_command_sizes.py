@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from agent.core import events as e
@@ -204,3 +205,18 @@ def test_the_latest_runs_count_and_the_latest_commands() -> None:
         sizes.ended(record)
     assert sizes.expected(record, 0.0) is not None
     assert sizes.expected(first, 0.0) is None
+
+
+def test_the_many_names_of_a_user_drop_none_of_another() -> None:
+    sizes = CommandSizes(has_master=False)
+    ended = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=64.0)
+    bob, eve = (
+        ContainerRecord(container=user, user=user, spec=ContainerSpec(argv=SORT), opportunistic=False, ended=ended)
+        for user in ("bob", "eve")
+    )
+    sizes.ended(bob)
+    sizes.ended(eve)
+    for number in range(2048):
+        sizes.ended(msgspec.structs.replace(eve, spec=ContainerSpec(argv=SORT, name=f"{number}")))
+    assert sizes.expected(eve, 0.0) is None
+    assert sizes.expected(bob, 0.0) is not None
