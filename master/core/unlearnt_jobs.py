@@ -84,7 +84,7 @@ class UnlearntJobs:
         The next order, due within a heartbeat, counts them: no job has come or gone.
         """
         for each in commands:
-            self._sizes.learn(each.user, each.name, each.cpu_s)
+            self._sizes.learn_command(each.user, each.name, each.cpu_s)
 
     def node_lost(self, node: str) -> None:
         """Stop waiting for a lost node's reports."""

@@ -6,7 +6,7 @@ Sizes are counted in cells of a logarithmic grid, so a kind of job takes the sam
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -30,9 +30,11 @@ CELLS = 34 * PER_DOUBLING + 1
 EDGES: Floats = np.concatenate(([0.0], LEAST * 2.0 ** (np.arange(CELLS) / PER_DOUBLING)))
 #: Each later job of a kind of ``n`` parts reduces an earlier job's count by the factor ``1 − 1 ÷ MEMORY[n]``.
 MEMORY = (1000.0, 1000.0, 100.0, 100.0)
-#: An application of all users counts as soon as this number of jobs of it are of other users: before, the jobs of the
-#: one user would count twice.
+#: An application of all users counts as soon as it has this number of jobs more than the user has jobs and commands of
+#: that name: before, the jobs of the one user would count twice.
 OTHERS = 0.5
+#: The applications of a user beyond which its commands of no job add no more.
+MOST_BY_COMMANDS = 256
 #: The weight of the more general kind in a kind's distribution, as a number of jobs.
 PRIOR = 0.3
 #: The part of a job that is counted in each of the two cells beside its own, as sizes vary between runs.
@@ -103,6 +105,7 @@ class JobSizes:
     def __init__(self, most: int = 8192) -> None:
         self._most = most
         self._known: dict[Kind, KnownSizes] = {}
+        self._of_user: dict[str, dict[Kind, None]] = {}  # user → its applications, in the order of their last jobs
         self.unstored = Changes[Kind, KnownSizes]()
         self._counts: dict[Kind, tuple[Floats, float, float]] = {}  # cache of `_of`, dropped when a kind changes
         self._blurred_counts: dict[Kind, tuple[Floats, float, float]] = {}  # and of `_blurred`
@@ -115,6 +118,20 @@ class JobSizes:
 
         A job without service has no size and is ignored.
         """
+        self._learn(user, application, service, _kinds(user, application))
+
+    def learn_command(self, user: str, application: str, cpu_s: float) -> None:
+        """Count a command of no job, for its user only: anybody can run many of any name and size.
+
+        Beyond :data:`MOST_BY_COMMANDS` applications of the user, a new one drops the one whose last run ended first.
+        """
+        new = (user, application) not in self._known
+        self._learn(user, application, cpu_s, ((user,), (user, application)))
+        own = self._of_user.get(user, {})
+        if new and len(own) > MOST_BY_COMMANDS:
+            self._remove(next(iter(own)))
+
+    def _learn(self, user: str, application: str, service: float, counted: Collection[Kind]) -> None:
         if not 0 < service < math.inf:
             return
         cell = cell_of(service)
@@ -126,14 +143,16 @@ class JobSizes:
             evidence = math.log((predicted + 1e-9) / (sum(general) + 1e-9))
             if len(kind) != 3 or 1.0 / own > 1.0 / self._near((user, application), range(0))[1] + OTHERS:
                 general = [_mix(count, own, weight, other) for count, other in zip(counts, general, strict=True)]
+            if kind not in counted:
+                continue
             known = self._known.pop(kind, None) or KnownSizes(kind)
             self._known[kind] = self.unstored[kind] = known.with_one(cell, evidence)
             self._drop(kind)
+        own_kinds = self._of_user.setdefault(user, {})
+        own_kinds.pop((user, application), None)
+        own_kinds[user, application] = None
         while len(self._known) > self._most:
-            gone = next(iter(self._known))
-            del self._known[gone]
-            self._drop(gone)
-            self.unstored[gone] = None
+            self._remove(next(iter(self._known)))
 
     def probabilities(self, jobs: Sequence[tuple[str, str]]) -> Floats:
         """Return the probability of each cell for the sizes of jobs of these users and applications, row by row.
@@ -177,8 +196,22 @@ class JobSizes:
     def restore(self, kept: Iterable[KnownSizes]) -> None:
         """Take over the sizes that an earlier master stored."""
         self._known |= {known.kind: known for known in kept if _sound(known)}
+        for kind in self._known:
+            if len(kind) == 2:
+                self._of_user.setdefault(kind[0], {})[kind] = None
         self._counts.clear()
         self._blurred_counts.clear()
+
+    def _remove(self, kind: Kind) -> None:
+        """Drop a kind and what follows from it."""
+        del self._known[kind]
+        self._drop(kind)
+        self.unstored[kind] = None
+        if len(kind) == 2:
+            own = self._of_user[kind[0]]
+            del own[kind]
+            if not own:
+                del self._of_user[kind[0]]
 
     def _drop(self, kind: Kind) -> None:
         """Drop what follows from the kind's known sizes."""

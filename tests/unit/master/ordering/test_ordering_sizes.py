@@ -48,3 +48,38 @@ def test_learning_makes_no_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     for service in (1.0, 2.0, 4.0):
         known.learn("u", "a", service)
     assert not made and len(known) == 4
+
+
+def test_a_command_counts_for_its_user_only() -> None:
+    known = JobSizes()
+    known.learn_command("u", "a", 1.0)
+    assert {kind: sum(each.cells.values()) for kind, each in known._known.items()} == {("u",): 1.0, ("u", "a"): 1.0}
+    known.learn("u", "a", 1.0)
+    assert known.count("u", "a") == (pytest.approx(2.0, rel=0.02), pytest.approx(2.0, rel=0.02), 1.0)
+    before = known.probabilities([("v", "a")])
+    known.learn_command("u", "a", 100.0)
+    assert (known.probabilities([("v", "a")]) == before).all()
+
+
+def test_the_many_names_of_a_users_commands_drop_only_that_users_oldest() -> None:
+    known = JobSizes()
+    known.learn("v", "a", 1.0)
+    known.learn_command("v", "b", 1.0)
+    for number in range(10_000):
+        known.learn_command("u", f"{number}", 1.0)
+    assert known.count("v", "a")[0] == known.count("v", "b")[0] == 1.0
+    assert len(known) == 1 + 4 + 1 + 256  # all, of "a", of "v" with "a" and "b", and of "u"
+    assert known.count("u", "9743")[0] == 0.0 and known.count("u", "9744")[0] == 1.0
+    assert known.unstored.take()["u", "9743"] is None
+    known.learn_command("u", "9744", 1.0)
+    known.learn_command("u", "new", 1.0)
+    assert known.count("u", "9745")[0] == 0.0 and known.count("u", "9744")[0] > 1.0
+
+
+def test_restored_kinds_of_a_user_count_for_the_limit_of_its_commands() -> None:
+    before, known = JobSizes(), JobSizes()
+    for number in range(256):
+        before.learn_command("u", f"{number}", 1.0)
+    known.restore(before._known.values())
+    known.learn_command("u", "new", 1.0)
+    assert len(known) == 1 + 256 and known.count("u", "0")[0] == 0.0
