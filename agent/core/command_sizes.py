@@ -61,7 +61,10 @@ class CommandSizes:
                 self._learn(use)
 
     def report(self) -> list[CommandUse]:
-        """Return the commands that have ended since the last report, and count them as told."""
+        """Return the commands that have ended since the last report, and count them as told.
+
+        Heartbeats are not acknowledged: a link that is lost meanwhile loses these commands for the master.
+        """
         if not (self.read and self._unreported):
             return []
         told = list(self._unreported)
