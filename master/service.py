@@ -46,7 +46,9 @@ log = structlog.get_logger()
 #: Number of stored refusals of a taken name, each of which is logged once.
 _TAKEN_NAMES_MAX = 1000
 #: A round waits for this time after a registration, as the messages right behind it change what is to be placed.
-_BEHIND_S = 0.001
+_BEHIND_S = 0.02
+#: Registrations delay a round by at most this time: agents that register again and again must not stop all rounds.
+_BEHIND_MAX_S = 0.2
 
 
 class MasterService:
@@ -78,6 +80,7 @@ class MasterService:
         self._unacknowledged: dict[tuple[str, str], asyncio.Future[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._round: asyncio.TimerHandle | None = None
+        self._round_due_s = 0.0  # when its interval is over; it may wait longer, for what follows a registration
         self._watch: asyncio.TimerHandle | None = None
         self._watch_due_s = 0.0  # loop time
         self._last_round = time.monotonic() - cluster.settings.interval_s
@@ -203,9 +206,7 @@ class MasterService:
         self._by_node[message.node] = connection
         if other is not None:
             other.hang_up(f"silent, and {connection.address} registered under the same name")
-        if self._round is None:
-            self._round = self._loop.call_later(_BEHIND_S, self._run_round)
-        self._carry_out(instructions)
+        self._carry_out(instructions, wait_s=_BEHIND_S)
         return self.cluster.settings.heartbeat_s
 
     def _log_taken_name(self, node: str, newcomer: AgentConnection, holder: AgentConnection) -> None:
@@ -257,7 +258,7 @@ class MasterService:
         """
         self._carry_out(self.cluster.handle(event, time.monotonic()))
 
-    def _carry_out(self, instructions: list[Instruction]) -> None:
+    def _carry_out(self, instructions: list[Instruction], wait_s: float = 0.0) -> None:
         for instruction in instructions:
             match instruction:
                 case SendDecisions(node):
@@ -278,12 +279,21 @@ class MasterService:
                         waiting.set_result(None)
                 case Explain(what, facts):
                     log.info(what, **facts)
-        self._plan_round()
+        self._plan_round(wait_s)
 
-    def _plan_round(self) -> None:
-        if self._round is None and self.cluster.wants_round:
-            due = self._last_round + self.cluster.settings.interval_s
-            self._round = self._loop.call_later(max(0.0, due - time.monotonic()), self._run_round)
+    def _plan_round(self, wait_s: float = 0.0) -> None:
+        """Set the timer of a wanted round: ``interval_s`` after the last round, and ``wait_s`` from now or later."""
+        now = time.monotonic()
+        if self._round is None:
+            if not self.cluster.wants_round:
+                return
+            self._round_due_s = max(now, self._last_round + self.cluster.settings.interval_s)
+        elif not wait_s:
+            return
+        else:
+            self._round.cancel()
+        at_s = max(self._round_due_s, min(now + wait_s, self._round_due_s + _BEHIND_MAX_S))
+        self._round = self._loop.call_later(max(0.0, at_s - now), self._run_round)
 
     def _run_round(self) -> None:
         self._round = None

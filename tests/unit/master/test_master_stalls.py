@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
@@ -101,29 +100,79 @@ async def test_the_watch_after_a_stall_is_no_second_stall(
     assert stalled_s == pytest.approx(stalls_s)
 
 
-def test_a_round_waits_for_the_messages_right_behind_a_registration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are about tasks of that registration, which a round would place before."""
-    monkeypatch.setattr("master.service._BEHIND_S", 0.5)  # a host may take longer than a millisecond to the next turn
-    cluster = registered("b", now=time.monotonic())
+class FakeLoop:
+    """The timer of the next round, by its arguments."""
 
-    async def register_and_cancel() -> None:
-        service, ran = MasterService(cluster, CollectorRegistry()), asyncio.Event()
-        service.overview = SimpleNamespace(received=lambda event, at: None)  # type: ignore[assignment]
-        service._last_round -= 0.5  # a round is due at once
-        run = service._run_round
-        service._run_round = lambda: (run(), ran.set())  # type: ignore[method-assign,assignment,func-returns-value]
-        connection: Any = SimpleNamespace(node="a", address="", host="", heard_at=0.0, send=lambda decisions: None)
-        ready = api.ReadyTasks(job="j", stage="s", tasks=[task("t")])
-        capacity = Capacity(cores=4, memory_bytes=1000 * MB)
-        message = api.Register(
-            protocol=1, node="a", version="0", capacity=capacity, load=load(), jobs=[job_state("j", admitted=True)],
-            ready=[ready], complete=True,
-        )  # fmt: skip
-        service.register(connection, message)
-        behind = e.Received("a", api.TasksCancelled(job="j", tasks=["t"]))
-        asyncio.get_running_loop().call_soon(service.received, connection, behind)
-        await asyncio.wait_for(ran.wait(), 30)
+    def __init__(self, clock: SimpleNamespace) -> None:
+        self._clock = clock
+        self.due: float | None = None
+        self.ran = 0
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(register_and_cancel())
-    assert cluster.counts["assigned"] == 0
+    def call_later(self, delay_s: float, work: Callable[[], None]) -> SimpleNamespace:
+        assert self.due is None, "two timers"
+        self.due, self._work = self._clock.now + delay_s, work
+        return SimpleNamespace(cancel=lambda: setattr(self, "due", None))
+
+    def go_to(self, now: float) -> None:
+        """Let time pass, and run the round that is due meanwhile."""
+        while self.due is not None and self.due <= now:
+            self._clock.now, self.due = self.due, None
+            self.ran += 1
+            self._work()
+        self._clock.now = now
+
+
+@pytest.fixture
+async def clocked(monkeypatch: pytest.MonkeyPatch) -> tuple[MasterService, FakeLoop, SimpleNamespace]:
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(
+        "master.service.time", SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 1e9 + clock.now)
+    )
+    service, loop = MasterService(registered("b", now=clock.now), CollectorRegistry()), FakeLoop(clock)
+    monkeypatch.setattr(service, "_loop", loop)
+    service.overview = SimpleNamespace(received=lambda event, at: None)  # type: ignore[assignment]
+    return service, loop, clock
+
+
+def register(service: MasterService, node: str, *ready: str, memory: int = 300) -> Any:
+    """Register a node with tasks that are to be placed; return its connection."""
+    connection: Any = SimpleNamespace(node=node, address="", host="", heard_at=0.0, send=lambda decisions: None)
+    asked = [api.ReadyTasks(job=f"j-{node}", stage="s", tasks=[task(name, memory) for name in ready])]
+    message = api.Register(
+        protocol=1, node=node, version="0", capacity=Capacity(cores=4, memory_bytes=1000 * MB), load=load(),
+        jobs=[job_state(f"j-{node}", admitted=True)], ready=asked, complete=True,
+    )  # fmt: skip
+    service.register(connection, message)
+    return connection
+
+
+async def test_a_round_waits_for_the_messages_right_behind_a_registration(clocked: Any) -> None:
+    """They are about tasks of that registration, which a round would place before. They may come in a later read."""
+    service, loop, clock = clocked
+    connection = register(service, "a", "t")
+    loop.go_to(clock.now + 0.015)
+    service.received(connection, e.Received("a", api.TasksCancelled(job="j-a", tasks=["t"])))
+    loop.go_to(clock.now + 1.0)
+    assert service.cluster.counts["assigned"] == 0
+
+
+async def test_a_round_that_is_about_to_run_waits_for_the_messages_behind_a_registration(clocked: Any) -> None:
+    service, loop, clock = clocked
+    register(service, "0", "x", memory=9000)
+    loop.go_to(loop.due - 0.001)
+    ran, connection = loop.ran, register(service, "a", "t")
+    loop.go_to(clock.now + 0.015)
+    assert loop.ran == ran
+    service.received(connection, e.Received("a", api.TasksCancelled(job="j-a", tasks=["t"])))
+    loop.go_to(clock.now + 1.0)
+    assert (loop.ran > ran, service.cluster.counts["assigned"]) == (True, 0)
+
+
+async def test_registrations_neither_hasten_rounds_nor_stop_them(clocked: Any) -> None:
+    service, loop, clock = clocked
+    began, every_s = clock.now, service.cluster.settings.interval_s
+    for number in range(200):
+        register(service, f"n{number}", "t", memory=9000)
+        loop.go_to(clock.now + 0.0085)
+    most = (clock.now - began) / every_s
+    assert most / 4 <= loop.ran <= most + 1
