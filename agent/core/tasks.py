@@ -309,8 +309,8 @@ def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
 
 
 def cancel(job: Job, names: list[str]) -> list[Instruction]:
-    """Cancel tasks. Those not placed, or unknown to this agent, end at once; the master withdraws the others. For tasks
-    that have ended, repeat their ends.
+    """Cancel tasks. Those not placed end at once; the master withdraws the others. For tasks that have ended, repeat
+    their ends; report the end of unknown ones, which only an earlier agent can have known, without storing them.
 
     Raises:
         RpcError: ``refused``: see :func:`_speaks_for`.
@@ -320,8 +320,8 @@ def cancel(job: Job, names: list[str]) -> list[Instruction]:
     for name in names:
         known = job.tasks.get(name)
         if known is None:
-            known = job.tasks[name] = _recovered(name)
-            known.end(Ended(by=EndedBy.CANCELLED, reason="cancelled before the connection was lost"))
+            known = _recovered(name)
+            known.end(Ended(by=EndedBy.CANCELLED, reason="cancelled, and unknown to this agent"))
         elif known.state == "asked for":
             known.end(Ended(by=EndedBy.CANCELLED, reason="cancelled before it was placed"))
         elif known.state == "placed":

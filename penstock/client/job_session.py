@@ -65,6 +65,10 @@ class PlacementLedger:
         for name in names:
             self._tasks[name].confirmed = True
 
+    def wanted(self, requests: Iterable[TaskRequest]) -> list[TaskRequest]:
+        """Return those of recorded requests whose tasks are not cancelled."""
+        return [request for request in requests if not self._tasks[request.task].cancelled]
+
     def withdraw(self, names: Iterable[str]) -> None:
         """Remove tasks that the agent did not accept."""
         for name in names:
@@ -215,7 +219,7 @@ class JobSession:
         asked = list(tasks)
         self._tasks.ask(stage, asked, opportunistic=opportunistic)
         return [request.task for request in asked], lambda: Place(
-            job=self.id, stage=stage, tasks=asked, opportunistic=opportunistic
+            job=self.id, stage=stage, tasks=self._tasks.wanted(asked), opportunistic=opportunistic
         )
 
     def _record(self, params: Params) -> bool:

@@ -126,7 +126,13 @@ def test_a_task_that_only_an_earlier_agent_knew_ends_once_its_framework_cancels_
     assert isinstance(over, TaskEnded)
     assert over.ended.by is EndedBy.CANCELLED
     assert to_master(done) == [api.TasksCancelled(job=job, tasks=["t"])]
-    assert told(bed.master_tells(job)) == [], "it ends once"
+
+
+def test_a_task_that_was_cancelled_before_it_was_asked_for_is_placed(bed: Bed) -> None:
+    """Names that the agent does not know must not use its memory either."""
+    job = bed.joins()
+    bed.handle(e.Requested(m.CANCEL_TASKS, 1, TaskRefs(job=job, tasks=["t"])))
+    assert to_master(bed.asks(job)) == [api.ReadyTasks(job=job, stage="s", tasks=[REQUEST])]
 
 
 def test_a_kept_end_is_repeated_for_a_framework_that_had_cancelled_the_task(bed: Bed) -> None:

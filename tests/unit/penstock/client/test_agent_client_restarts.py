@@ -138,6 +138,20 @@ async def test_a_cancelled_command_is_cancelled_again_instead_of_being_asked_for
     assert [call.job for call in fake.called("cancel_tasks")][1:] == [job.id]
 
 
+async def test_a_task_cancelled_while_the_agent_is_away_is_not_placed_once_it_is_back(
+    fake: FakeAgent, client: AgentClient
+) -> None:
+    job = await client.register_job("again")
+    await fake.stop()
+    placed = asyncio.ensure_future(job.place("map", [request_of("m1", "true"), request_of("m2", "true")]))
+    cancelled = asyncio.ensure_future(job.cancel_tasks(["m1"]))
+    await asyncio.sleep(0)
+    await fake.start()
+    await asyncio.wait_for(asyncio.gather(placed, cancelled), 5)
+    assert [[request.task for request in call.tasks] for call in fake.called("place")] == [["m2"]]
+    assert (await asyncio.wait_for(job.ended("m1"), 5)).by is EndedBy.CANCELLED
+
+
 async def test_placements_wait_for_the_admission_after_a_restart(fake: FakeAgent, client: AgentClient) -> None:
     job = await client.register_job("again")
     await job.place("map", [request_of("m1", "true")])
