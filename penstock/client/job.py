@@ -253,12 +253,15 @@ class Job(JobSession):
             peer.notify(m.CANCEL_TASKS.name, unwanted)
         self._repeat_requests(peer)
 
-    def registered(self, answer: api.JobRegistered) -> None:
+    def registered(self, answer: api.JobRegistered) -> list[tuple[str, Ended]]:
         """See :meth:`JobSession.registered`."""
-        super().registered(answer)
+        over = super().registered(answer)
+        for name, _ in over:
+            self._wake(name)
         self._monotasks.link()
         if answer.admitted:
             self._admitted.set()
+        return over
 
     def grant(self, ids: list[MonotaskId], lease_s: float, keep: bool = False) -> None:
         """Handle grants."""

@@ -125,6 +125,11 @@ class PlacementLedger:
             for (stage, opportunistic), requests in groups.items()
         ]
 
+    def end_cancelled(self) -> list[tuple[str, Ended]]:
+        """End the cancelled tasks; return those that had not ended before."""
+        ended = Ended(by=EndedBy.CANCELLED, reason="cancelled by the framework; its job was lost with the agent")
+        return [(name, ended) for name in self.to_cancel_again() if self.end(name, ended)]
+
     def to_cancel_again(self) -> list[str]:
         """Return the cancelled tasks whose end is outstanding after a reconnection."""
         return [name for name, task in self._tasks.items() if task.cancelled and task.ended is None]
@@ -188,11 +193,15 @@ class JobSession:
             raise error
         return msgspec.structs.replace(self._asked, job="")
 
-    def registered(self, answer: JobRegistered) -> None:
-        """Record the agent's answer to a registration."""
+    def registered(self, answer: JobRegistered) -> list[tuple[str, Ended]]:
+        """Record the agent's answer to a registration. In a new job, end the tasks that were cancelled in the last one,
+        which is over; return them.
+        """
+        is_new = answer.job != self.id
         self._repeats_requests = bool(self.id) or not answer.admitted
         self.id = answer.job
         self.is_admitted = answer.admitted
+        return self._tasks.end_cancelled() if is_new else []
 
     def requests_to_repeat(self) -> list[Place]:
         """Return the requests for outstanding tasks, once after the admission at a restarted agent."""

@@ -143,7 +143,7 @@ class TaskJob(JobSession):
                 answer = call(m.REGISTER_JOB, lambda: again)
         finally:
             self._registers = False
-        self.registered(answer)
+        self._news += [TaskEnded(name, ended) for name, ended in self.registered(answer)]
         if answer.admitted:
             self._news.append(Started())
         early, self._early = self._early, []

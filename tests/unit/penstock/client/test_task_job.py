@@ -33,7 +33,9 @@ def test_a_job_that_the_agent_dropped_is_placed_again_once_it_is_admitted(agent:
         assert agent.do(lambda fake: [asked.job for asked in fake.called("place")]) == [job.id] != [before]
 
 
-def test_a_command_being_killed_is_cancelled_again_at_the_next_agent(agent: AgentThread) -> None:
+@pytest.mark.parametrize("dropped", [False, True], ids=["joined", "registered anew"])
+def test_a_command_being_killed_is_cancelled_again_at_the_next_agent(agent: AgentThread, dropped: bool) -> None:
+    """In a new job it has ended: older agents report no end of a task that they do not know."""
     with Session.connect(agent.socket, "test", patience_s=60) as session:
         agent.agent.kills = False
         job = TaskJob(session, RegisterJob(name="j"), lambda linked: None)
@@ -43,6 +45,9 @@ def test_a_command_being_killed_is_cancelled_again_at_the_next_agent(agent: Agen
         assert job.next(60) == TaskPlaced("t", "fake")
         job.cancel_tasks(["t"])
         agent.stop()
+        if dropped:
+            agent.agent._ids = 10  # so that the job has another id
+        agent.agent.kills = not dropped
         agent.start()
         news = [job.next(60), job.next(60)]
         [ended] = [one for one in news if isinstance(one, TaskEnded)]
