@@ -179,10 +179,20 @@ class Job(JobSession):
             self._link.notify(m.PROGRESS, api.Progress(job=self.id, stages=list(stages)))
 
     async def cancel_tasks(self, tasks: Iterable[str]) -> None:
-        """Cancel tasks. All but running commands have ended when this returns; await :meth:`ended` for those."""
+        """Cancel tasks. All but running commands have ended when this returns; await :meth:`ended` for those.
+
+        If the agent is away, or the call is cancelled meanwhile, the tasks are cancelled once the agent is back.
+
+        Raises:
+            RpcError: the agent refused; no task is cancelled.
+        """
         names = list(tasks)
-        self._tasks.want_no_more(names)
-        await self._settle(m.CANCEL_TASKS, lambda: api.TaskRefs(job=self.id, tasks=names))
+        wanted = self._tasks.want_no_more(names)
+        try:
+            await self._settle(m.CANCEL_TASKS, lambda: api.TaskRefs(job=self.id, tasks=names))
+        except RpcError:
+            self._tasks.want_again(wanted)
+            raise
         for name, _ in self._tasks.cancel(names):
             self._wake(name)
 

@@ -95,11 +95,18 @@ class PlacementLedger:
         ended = Ended(by=EndedBy.EXIT, exit_status=0, reason="done by the framework")
         return [name for name in names if self.end(name, ended)]
 
-    def want_no_more(self, names: Iterable[str]) -> None:
-        """Record tasks whose cancellation is about to be sent."""
+    def want_no_more(self, names: Iterable[str]) -> list[str]:
+        """Record tasks whose cancellation is about to be sent; return those of them that were wanted before."""
+        wanted = [name for name in names if (task := self._tasks.get(name)) is not None and not task.cancelled]
+        for name in wanted:
+            self._tasks[name].cancelled = True
+        return wanted
+
+    def want_again(self, names: Iterable[str]) -> None:
+        """Record tasks whose cancellation the agent refused."""
         for name in names:
             if (task := self._tasks.get(name)) is not None:
-                task.cancelled = True
+                task.cancelled = False
 
     def cancel(self, names: Iterable[str]) -> list[tuple[str, Ended]]:
         """End cancelled tasks; return those that end at once: all but placed commands, whose end the agent reports."""

@@ -95,11 +95,15 @@ class TaskJob(JobSession):
         """Cancel tasks; :meth:`next` returns their ends.
 
         Raises:
-            RpcError: the agent refused.
-            AgentUnavailable: the agent was away for too long.
+            RpcError: the agent refused; no task is cancelled.
+            AgentUnavailable: the agent was away for too long. The tasks are cancelled if it comes back.
         """
-        self._tasks.want_no_more(tasks)
-        self._settle(m.CANCEL_TASKS, lambda: api.TaskRefs(job=self.id, tasks=list(tasks)))
+        wanted = self._tasks.want_no_more(tasks)
+        try:
+            self._settle(m.CANCEL_TASKS, lambda: api.TaskRefs(job=self.id, tasks=list(tasks)))
+        except RpcError:
+            self._tasks.want_again(wanted)
+            raise
         self._news += [TaskEnded(name, ended) for name, ended in self._tasks.cancel(tasks)]
 
     def end(self, failed: str = "") -> None:

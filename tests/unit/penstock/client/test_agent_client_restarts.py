@@ -153,6 +153,23 @@ async def test_a_task_cancelled_while_the_agent_is_away_is_not_placed_once_it_is
     assert (await asyncio.wait_for(job.ended("m1"), 5)).by is EndedBy.CANCELLED
 
 
+async def test_a_task_whose_cancellation_was_refused_is_asked_for_again(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("again")
+    await job.place("map", [request_of("m1", "true"), request_of("m2", "true")])
+    fake.kills = False
+    await job.cancel_tasks(["m2"])
+    fake.refuse["cancel_tasks"] = refused("not now")
+    with pytest.raises(RpcError, match="not now"):
+        await job.cancel_tasks(["m1", "m2"])
+    await fake.stop()
+    del fake.refuse["cancel_tasks"]
+    await fake.start()
+    again = fake.until(lambda: len(fake.called("place")) == 2 and len(fake.called("cancel_tasks")) == 3)
+    await asyncio.wait_for(again, 5)
+    assert [request.task for request in fake.called("place")[1].tasks] == ["m1"]
+    assert fake.called("cancel_tasks")[2].tasks == ["m2"]
+
+
 async def test_placements_wait_for_the_admission_after_a_restart(fake: FakeAgent, client: AgentClient) -> None:
     job = await client.register_job("again")
     await job.place("map", [request_of("m1", "true")])

@@ -10,6 +10,7 @@ from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.model.container import EndedBy
 from penstock.opgraph import Started, TaskEnded, TaskPlaced
 from penstock.wire.agent_api import RegisterJob
+from penstock.wire.errors import RpcError, refused
 from tests.fakes.agent_thread import AgentThread
 
 
@@ -53,3 +54,20 @@ def test_a_command_being_killed_is_cancelled_again_at_the_next_agent(agent: Agen
         [ended] = [one for one in news if isinstance(one, TaskEnded)]
         assert (ended.task, ended.ended.by) == ("t", EndedBy.CANCELLED)
         assert agent.do(lambda fake: fake.called("place")) == []
+
+
+def test_a_task_whose_cancellation_was_refused_is_asked_for_again(agent: AgentThread) -> None:
+    with Session.connect(agent.socket, "test", patience_s=60) as session:
+        job = TaskJob(session, RegisterJob(name="j"), lambda linked: None)
+        assert isinstance(job.next(60), Started)
+        command = ContainerSpec(argv=("true",))
+        job.place("s", [TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=command)], False)
+        assert job.next(60) == TaskPlaced("t", "fake")
+        agent.agent.refuse["cancel_tasks"] = refused("not now")
+        with pytest.raises(RpcError, match="not now"):
+            job.cancel_tasks(["t"])
+        agent.stop()
+        agent.start()
+        assert isinstance(job.next(60), Started)
+        assert agent.do(lambda fake: [task.task for asked in fake.called("place") for task in asked.tasks]) == ["t"]
+        assert agent.do(lambda fake: fake.called("cancel_tasks")) == []
