@@ -164,11 +164,15 @@ class PenstockSchedulerPlugin(SchedulerPlugin):
             self._lender.stop()
 
 
-def lend_this(metadata: Callable[[], Any], **given: Any) -> Lender | None:
-    """Lend this process to the job of this host's workers, if the settings allow it."""
+def lend_this(metadata: Callable[[], Any], *, starts_workers: bool = False, **given: Any) -> Lender | None:
+    """Lend this process to the job of this host's workers, if the settings allow it.
+
+    A process that ``starts_workers`` is not lent where each of them has a job, and so a rank, of its own.
+    """
     try:
         settings = Settings.from_config(**given)
     except ValueError as error:
         _LOG.error("this process is not ranked: %s", error)
         return None
-    return Lender(settings, metadata) if settings.enabled and settings.rank else None
+    shares = settings.share_job or not starts_workers
+    return Lender(settings, metadata) if settings.enabled and settings.rank and shares else None

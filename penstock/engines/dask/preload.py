@@ -31,7 +31,10 @@ async def dask_setup(server: Any) -> None:
         await plugin.start(server)
     elif isinstance(server, Client | Nanny):
         other: Any = server
-        _lenders[id(other)] = lend_this(lambda: other.scheduler.get_metadata(keys=["penstock"], default=None))
+        _lenders[id(other)] = lend_this(
+            lambda: other.scheduler.get_metadata(keys=["penstock"], default=None),
+            starts_workers=isinstance(server, Nanny),
+        )
 
 
 async def dask_teardown(server: Any) -> None:

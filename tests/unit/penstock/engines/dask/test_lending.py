@@ -136,3 +136,14 @@ async def test_a_nanny_with_the_preload_is_lent_before_it_starts_its_worker(
             await nanny.preloads.teardown()
             assert not preload._lenders
             await nanny.close()
+
+
+async def test_a_nanny_whose_workers_have_jobs_of_their_own_is_not_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its workers would stay in the container of another worker's job."""
+    monkeypatch.setattr(plugin_module, "Lender", lambda settings, metadata: settings)
+    monkeypatch.setattr(preload, "_lenders", {})
+    nanny, client = object.__new__(distributed.Nanny), object.__new__(distributed.Client)
+    with dask.config.set({"penstock.share-job": False}):
+        await preload.dask_setup(nanny)
+        await preload.dask_setup(client)
+    assert preload._lenders == {id(nanny): None, id(client): Settings(share_job=False)}
