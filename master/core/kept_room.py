@@ -56,22 +56,26 @@ class KeptRoom:
         """Return how much a room lacks, as a part of its node's capacity; at most 0 where it is free."""
         return _lacks(self._members.nodes[room.node], room.cores, room.memory_bytes)
 
-    def nearest(self, nodes: Iterable[Node], cores: float, memory_bytes: int) -> Room | None:
-        """Return the room on the node that lacks the least of these amounts, as a part of its capacity.
+    def nearest(
+        self, nodes: Iterable[Node], cores: float, memory_bytes: int, given_up: Mapping[str, float]
+    ) -> Room | None:
+        """Return the room on the node that lacks the least of these amounts, as a part of its capacity. Nodes where
+        room was given up come last, the one where that was the longest ago first.
 
         Only nodes count that lack some, and have them once the master's tasks there have ended.
         """
-        nearest, least = None, math.inf
+        nearest, least = None, (math.inf, math.inf)
         taken = {room.node for room in self.promised.values()}
         for node in nodes:
             more = cores - node.cores_free(), float(memory_bytes - node.memory_free_bytes())
             held = [each for each in node.held.values() if each.regular]
             ending = sum(each.cores for each in held), sum(each.memory_bytes for each in held)
             lacks = _lacks(node, cores, memory_bytes)
-            if node.name in taken or not EPSILON < lacks < least:
+            rank = given_up.get(node.name, -math.inf), lacks
+            if node.name in taken or lacks <= EPSILON or rank >= least:
                 continue
             if more[0] <= ending[0] + EPSILON and more[1] <= ending[1]:
-                nearest, least = Room(node.name, cores, memory_bytes), lacks
+                nearest, least = Room(node.name, cores, memory_bytes), rank
         return nearest
 
     def settle(self) -> None:

@@ -18,7 +18,8 @@ from master.placement.workers import Mask
 
 #: Room is kept for an executor that has waited this long. As long as an agent's ``job_wait_max_s``.
 _WAIT_MAX_S = 30.0
-#: Room that has not grown for this long is given up. For as long, none is kept on its node again.
+#: Room that has not grown for this long is given up. For as long, none is kept on its node again; after that, other
+#: nodes go first.
 _GROWS_WITHIN_S = 30.0
 #: Most executors for which a node is searched in a round.
 _SEARCHED = 8
@@ -43,7 +44,7 @@ class LateExecutors:
     _holder: Key | None = field(init=False, default=None)  # the executor that room is kept for
     _least_lacking: float = field(init=False, default=math.inf)  # what the room lacked at least, part of its node
     _grew_at: float = field(init=False, default=0.0)  # when that last decreased, monotonic
-    _rests_until: dict[str, float] = field(init=False, default_factory=dict)  # by node, after room there was given up
+    _given_up: dict[str, float] = field(init=False, default_factory=dict)  # by node, when room there was, monotonic
 
     def in_line(self, asking: list[WaitingTask]) -> list[WaitingTask]:
         """Return executors in the order in which their users' quotas admit them. The one whose room is free is the
@@ -67,44 +68,61 @@ class LateExecutors:
 
     def keep(self, tried: Mapping[Key, Tried], nodes: Sequence[Node], limits: RoundQuotas | None, now: float) -> None:
         """Keep room for the executor that has waited the longest, if that is too long: for one at a time, so that few
-        cores idle, on the node that lacks the least of it.
+        cores idle, on the node that lacks the least of it. A node where room was given up comes after the others.
 
         Room stays with an executor that this round did not try: its forecast is on its way, or it is the turn of
         another one of its user. ``limits`` has the amounts held after this round.
         """
         waiting, jobs = self._executors.waiting, self._members.jobs
         self._since = {key: self._since.get(key, now) for key in waiting if jobs[key[0]].admitted}
-        self._rests_until = {node: until for node, until in self._rests_until.items() if until > now}
+        self._given_up = {node: at for node, at in self._given_up.items() if node in self._members.nodes}
         late = [key for key, since in self._since.items() if now - since >= _WAIT_MAX_S and self._may(key, tried)]
         found: dict[Key, Room] = {}
         for key in nsmallest(_SEARCHED, late, key=lambda key: (key not in self._kept.late, self._since[key])):
-            room = self._room(key, tried.get(key), nodes, limits)
-            if room is not None and self._grows(key, room, now):
+            room = self._room(key, tried.get(key), nodes, limits, now)
+            if room is not None and not self._grows(key, room, now):
+                room = self._elsewhere(key, tried.get(key), nodes, limits, now)
+            if room is not None:
                 found[key] = room
                 break
         self._holder = next(iter(found), None)
         self._kept.keep_late(found)
 
     def _grows(self, key: Key, room: Room, now: float) -> bool:
-        """Return whether to keep the room. It is given up where its node's tasks do not end: cores idle in vain. The
-        executor then waits anew.
-        """
+        """Return whether to keep the room. It is given up where its node's tasks do not end: cores idle in vain."""
         lacking = self._kept.lacking(room)
         if key not in self._kept.late or lacking < self._least_lacking - EPSILON:
             self._least_lacking, self._grew_at = lacking, now
         elif now - self._grew_at >= _GROWS_WITHIN_S:
-            self._since[key], self._rests_until[room.node] = now, now + _GROWS_WITHIN_S
+            self._given_up[room.node] = now
             return False
         return True
+
+    def _elsewhere(
+        self, key: Key, one: Tried | None, nodes: Sequence[Node], limits: RoundQuotas | None, now: float
+    ) -> Room | None:
+        """Return the executor's next room after one was given up. Once room was given up on each of its nodes, it waits
+        anew: it is the turn of others.
+        """
+        room = self._room(key, one, nodes, limits, now)
+        if room is None or self._given_up.get(room.node, -math.inf) > self._since[key]:
+            self._since[key] = now
+            return None
+        self._least_lacking, self._grew_at = self._kept.lacking(room), now
+        return room
 
     def _may(self, key: Key, tried: Mapping[Key, Tried]) -> bool:
         return key not in self._kept.promised and (key in tried or key in self._kept.late)
 
-    def _room(self, key: Key, one: Tried | None, nodes: Sequence[Node], limits: RoundQuotas | None) -> Room | None:
+    def _room(
+        self, key: Key, one: Tried | None, nodes: Sequence[Node], limits: RoundQuotas | None, now: float
+    ) -> Room | None:
         """Return the room to keep for a late executor; ``one`` None: this round did not try it."""
+        rest = {node for node, at in self._given_up.items() if now - at < _GROWS_WITHIN_S}
         if one is not None:
             may = (node for number, node in enumerate(nodes) if one.allowed is None or one.allowed[number])
-            return self._kept.nearest((node for node in may if node.name not in self._rests_until), *one.demand.largest)
+            awake = (node for node in may if node.name not in rest)
+            return self._kept.nearest(awake, *one.demand.largest, self._given_up)
         room, user = self._kept.late[key], self._members.jobs[key[0]].user
         forbidden = limits is not None and limits.why_not(user, (room.cores, room.memory_bytes))
-        return None if forbidden else room
+        return None if forbidden or room.node in rest else room

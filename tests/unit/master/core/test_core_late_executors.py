@@ -1,0 +1,56 @@
+"""An executor that has waited long gets room on some node, although the work of other nodes does not end."""
+
+from __future__ import annotations
+
+from tests.unit.master.cluster_bed import command
+from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
+from tests.unit.master.core.test_core_plan_follower import end
+
+
+def beside_an_endless_command(executors: int, on: tuple[str, ...] = ("b",)) -> ExecutorBed:
+    """Nodes with an endless command each, beside which no executor has room, and node a: an earlier job's commands take
+    its cores each second.
+    """
+    b = ExecutorBed("a", *on, ordering="fifo", forecasts={"u/app": profile((4, 100))})
+    b.ready("a", *[command(f"endless-{node}", cores=2.0, nodes=(node,)) for node in on])
+    b.ready("a", *[command(f"b{i:03}", cores=1.0, nodes=("a",)) for i in range(600)])
+    b.round()
+    b.job("a", "late", at=2.0)
+    b.ready("a", *[executor(f"e{i}", cores=4.0) for i in range(executors)], job="late")
+    return b
+
+
+def all_end_each_second(b: ExecutorBed, seconds: int) -> dict[tuple[str, str], int]:
+    """Everything on node a ends each second. Return when executors were placed there."""
+    at: dict[tuple[str, str], int] = {}
+    for second in range(seconds):
+        for held in list(b.cluster.nodes["a"].held.values()):
+            end(b, held.task, job=held.job)
+        for name in [*b.cluster.nodes]:
+            b.heartbeat(name)
+        b.round(1.0)
+        at |= {(one.job, one.task): second for one in b.cluster.nodes["a"].held.values() if one.task[0] == "e"}
+    return at
+
+
+def test_room_that_does_not_grow_is_looked_for_on_another_node_at_once() -> None:
+    placed = all_end_each_second(beside_an_endless_command(1), 65)
+    assert placed.keys() == {("late", "e0")}
+
+
+def test_executors_starve_on_no_node_whose_work_does_not_end() -> None:
+    placed = all_end_each_second(beside_an_endless_command(3), 135)
+    assert len(placed) == 3, "the first after 60 s, each other one after 30 s more"
+
+
+def test_room_is_looked_for_on_every_node_before_one_where_it_was_given_up() -> None:
+    placed = all_end_each_second(beside_an_endless_command(1, on=("b", "c", "d")), 125)
+    assert placed.keys() == {("late", "e0")}
+
+
+def test_an_executor_whose_nodes_were_all_given_up_leaves_the_turn_to_others() -> None:
+    b = beside_an_endless_command(0, on=("b", "c"))
+    b.job("a", "stuck", at=1.0)
+    b.ready("a", executor("e0", cores=4.0, nodes=("b", "c")), job="stuck")
+    b.ready("a", executor("e0", cores=4.0, nodes=("a",)), job="late")
+    assert all_end_each_second(b, 95).keys() == {("late", "e0")}
