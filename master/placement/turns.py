@@ -61,6 +61,7 @@ class _Turns:
         self.placed: list[Placement] = []
         self.together: list[str] = []
         self._placement, self._stages, self._ranking, self._executors = placement, stages, ranking, executors
+        self._whole = ranking.whole_stages  # as the round begins: keys of two kinds cannot be compared
         self._places = {job: -float(place) for place, job in enumerate(ranking.order())}
 
     def in_line(self, jobs: Sequence[str]) -> list[str]:
@@ -69,13 +70,13 @@ class _Turns:
 
     def before(self, job: str) -> None:
         """Place the tasks that come before a job's executors, which then have the next turn."""
-        until, whole = self._line(job), self._ranking.whole_stages
+        until = self._line(job)
         if ahead := {stage for stage in self._stages if self._line(stage.job) > until}:
             self._give_turn()
-            placed = self._place([stage for stage in self._stages if stage in ahead], () if whole else until)
+            placed = self._place([stage for stage in self._stages if stage in ahead], () if self._whole else until)
             self._executors.tasks_placed(placed)
             # what is left of a stage that still comes before fits nowhere in this round
-            over = {stage for stage in ahead if whole or self._line(stage.job) > until}
+            over = {stage for stage in ahead if self._whole or self._line(stage.job) > until}
             done = {one.need for one in placed}
             self._stages = [
                 Stage(stage.job, stage.stage, [need for need in stage.needs if need not in done])
@@ -93,7 +94,7 @@ class _Turns:
 
     def _line(self, job: str) -> Key:
         """Return a key that is larger the earlier the job is. A stage that fits better never precedes an executor."""
-        return (self._places[job],) if self._ranking.whole_stages else self._ranking.key(job, 0.0)
+        return (self._places[job],) if self._whole else self._ranking.key(job, 0.0)
 
     def _place(self, stages: list[Stage], until: Key) -> list[Placement]:
         placed = self._placement.place(stages, self._ranking, until=until)

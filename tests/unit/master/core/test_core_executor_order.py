@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.master.cluster_bed import command
 from tests.unit.master.core.executor_bed import MIB, ExecutorBed, executor, profile
-from tests.unit.master.core.test_core_plan_follower import end
+from tests.unit.master.core.test_core_plan_follower import Plan, end
 
 ORDERINGS = ("fifo", "ejf", "gittins", "las", "las_mq", "fair", "drf")  # srjf: nothing is known of executors
 PLACEMENTS = ("ursa", "tetris", "tetris2", "capacity")
@@ -138,3 +138,16 @@ def test_executors_of_more_jobs_than_a_round_has_turns_share_the_last_one() -> N
         b.job("a", f"e{number}", at=2.0 * number + 1)
         b.ready("a", executor(f"e{number}", cores=0.04), job=f"e{number}")
     assert names(b.round()) == sorted(f"{kind}{number}" for kind in "ce" for number in range(40))
+
+
+@pytest.mark.parametrize("ordering", ("fifo", "ejf"))
+def test_a_reservation_s_job_goes_first_only_until_its_promise_is_met(ordering: str) -> None:
+    b = ExecutorBed("a", "b", "c", ordering=ordering, forecasts={"u/app": profile((4, 100)), "u/p": profile((1, 100))})
+    b.cluster.guarantees.plan = Plan(1.0)
+    b.job("a", "first", at=2.0)
+    b.job("a", "second", at=3.0)
+    b.job("a", "prod", at=4.0, reservation="r")
+    b.ready("a", executor("e1", cores=4.0), job="first")
+    b.ready("a", executor("e2", cores=4.0), job="second")
+    b.ready("a", executor("p", "p"), *[command(f"c{i:02}", cores=1.0) for i in range(20)], job="prod")
+    assert names(b.round()) == ["c00", "c01", "c02", "e1", "e2", "p"]
