@@ -70,9 +70,10 @@ class _Turns:
 
     def before(self, job: str) -> None:
         """Place the tasks that come before a job's executors, which then have the next turn."""
+        if self._ahead_of(job):
+            self._give_turn()  # which may change the keys
         until = self._line(job)
-        if ahead := {stage for stage in self._stages if self._line(stage.job) > until}:
-            self._give_turn()
+        if ahead := self._ahead_of(job):
             placed = self._place([stage for stage in self._stages if stage in ahead], () if self._whole else until)
             self._executors.tasks_placed(placed)
             # what is left of a stage that still comes before fits nowhere in this round
@@ -91,6 +92,11 @@ class _Turns:
         """Place what is left."""
         self._give_turn()
         self._place(self._stages, ())
+
+    def _ahead_of(self, job: str) -> set[Stage]:
+        """Return the stages that come before a job's executors."""
+        until = self._line(job)
+        return {stage for stage in self._stages if self._line(stage.job) > until}
 
     def _line(self, job: str) -> Key:
         """Return a key that is larger the earlier the job is. A stage that fits better never precedes an executor."""

@@ -151,3 +151,14 @@ def test_a_reservation_s_job_goes_first_only_until_its_promise_is_met(ordering: 
     b.ready("a", executor("e2", cores=4.0), job="second")
     b.ready("a", executor("p", "p"), *[command(f"c{i:02}", cores=1.0) for i in range(20)], job="prod")
     assert names(b.round()) == ["c00", "c01", "c02", "e1", "e2", "p"]
+
+
+def test_what_a_turn_gives_a_tenant_counts_for_the_tasks_placed_after_it() -> None:
+    b = ExecutorBed(*"abc", ordering="fifo", weights={"u": 1.0}, forecasts={"u/app": profile((4, 100))})
+    for at, (job, user) in enumerate((("between", "u"), ("late", "u"), ("of-v", "v")), start=2):
+        b.job("a", job, at=float(at), user=user)
+    b.executors(executor("e1", cores=4.0))
+    b.ready("a", command("c", cores=1.0), job="between")
+    b.ready("a", executor("e2", cores=4.0), job="late")
+    b.ready("a", *[command(f"v{i}", cores=1.0) for i in range(8)], job="of-v")
+    assert names(b.round()) == ["c", "e1", *(f"v{i}" for i in range(7))]
