@@ -23,7 +23,7 @@ from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings, MasterSettings
 from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
-from master.core.user_quotas import RoundQuotas, UserQuotas, WaitingTask
+from master.core.user_quotas import RoundQuotas, UserQuotas
 from master.ordering import Ranking
 from master.placement import Demands, Launch, Need, Placement, WaitingExecutors
 from master.placement.availability import lasting
@@ -77,7 +77,6 @@ class ExecutorRound:
         """
         known, not_offered = self._forecast(ranking)
         snapshot = self._snapshots.take()
-        asking: list[WaitingTask] = []
         if limits is not None:
             asking = self._late.in_line([self._user_quotas.asking(snapshot, job, task) for job, task, _ in known])
             offered, over = limits.offer(asking)
@@ -106,8 +105,7 @@ class ExecutorRound:
             self._kept.settle()
         placing.open()
         if limits is not None:
-            limits.settle(tried=everywhere)
-            limits.offer(one for one in asking if placing.may_place((one.task.job, one.task.name)))
+            limits.settle(tried=everywhere, later=placing.fitting())
         return placing
 
     def end(self, placing: ExecutorPlacement, limits: RoundQuotas | None) -> None:
@@ -265,9 +263,9 @@ class ExecutorPlacement:
             if fits:
                 self._hopeful.setdefault(key[0], []).append(key)
 
-    def may_place(self, key: Key) -> bool:
-        """Return whether some machine has had room for an executor that waits."""
-        return key in self._hopeful.get(key[0], ())
+    def fitting(self) -> set[Key]:
+        """Return the executors that some machine has had room for."""
+        return {key for keys in self._hopeful.values() for key in keys}
 
     def turn(self, jobs: Sequence[str]) -> list[tuple[int, Need]]:
         """Place executors of these jobs; return the worker of each and what it takes there."""

@@ -8,7 +8,7 @@ held: limits take precedence over reservations.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from master.core.executors import Executors
@@ -142,15 +142,19 @@ class RoundQuotas:
                 offered.add((one.task.job, one.task.name))
         return offered, over
 
-    def settle(self, *, tried: bool = True) -> None:
-        """After placement, give back the amounts of tasks not placed. ``tried``: placement actually tried them."""
+    def settle(self, *, tried: bool = True, later: Collection[Key] = ()) -> None:
+        """After placement, give back the amounts of tasks not placed. ``tried``: placement actually tried them.
+        ``later``: tasks that are still to be placed; what waits for their user's limit goes on to do so.
+        """
+        still = [one for one in self._offered if (one.task.job, one.task.name) in later]
+        waits = {one.job.user for one in still}
         for one in self._offered:
-            if not one.task.node:
+            if not one.task.node and (one.task.job, one.task.name) not in later:
                 self._add(one.job.user, (-one.amounts[0], -one.amounts[1]))
-                for resource in range(len(self._most)):  # nothing is held of what was offered in vain
-                    self._closed.pop((one.job.user, resource), None)
                 one.task.in_vain |= tried
-        self._offered = []
+                for resource in range(len(self._most) if one.job.user not in waits else 0):
+                    self._closed.pop((one.job.user, resource), None)  # nothing is held of what was offered in vain
+        self._offered = still
 
     def _next(self, user: str, amounts: QuotaAmounts) -> str:
         """As :meth:`take`, for the next task in the user's line."""

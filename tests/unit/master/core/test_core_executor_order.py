@@ -120,6 +120,15 @@ def test_an_executor_has_its_user_s_limit_before_that_user_s_other_tasks() -> No
     assert names(b.round()) == ["e"]
 
 
+def test_an_executor_over_its_user_s_limit_holds_it_for_itself_while_another_one_is_placed() -> None:
+    forecasts = {"u/app": profile((4, 100)), "u/small": profile((1, 100))}
+    b = ExecutorBed("a", "b", ordering="fifo", user_max_cores=4.0, forecasts=forecasts)
+    b.job("a", "late", at=2.0)
+    b.executors(executor("e1", "small"), executor("e2", cores=4.0))
+    b.ready("a", *[command(f"c{i}", cores=1.0) for i in range(5)], job="late")
+    assert names(b.round()) == ["e1"]
+
+
 def test_tasks_placed_before_an_executor_are_no_longer_free_in_any_slot_of_its_node_s_report() -> None:
     b = ExecutorBed("a", ordering="fifo", forecasts={"u/app": profile((3, 100), (3, 100))})
     b.beats("a", [(4, 900)])
