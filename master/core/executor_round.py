@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +23,7 @@ from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings, MasterSettings
 from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
-from master.core.user_quotas import RoundQuotas, UserQuotas
+from master.core.user_quotas import RoundQuotas, UserQuotas, WaitingTask
 from master.ordering import Ranking
 from master.placement import Demands, Launch, Need, Placement, WaitingExecutors
 from master.placement.availability import lasting
@@ -64,6 +64,8 @@ class ExecutorRound:
     _kept: KeptRoom
     _late: LateExecutors
     _looked_at: float = field(init=False, default=-math.inf)  # when all nodes were examined, monotonic
+    # executors that fitted at the last round's start, found no place, and kept their user's limit from its other tasks
+    _forestalled: set[Key] = field(init=False, default_factory=set)
     # job → resources that all nodes lacked for its executors at that time
     _lacks: dict[str, str] = field(init=False, default_factory=dict)
 
@@ -78,9 +80,7 @@ class ExecutorRound:
         known, not_offered = self._forecast(ranking)
         snapshot = self._snapshots.take()
         if limits is not None:
-            asking = self._late.in_line([self._user_quotas.asking(snapshot, job, task) for job, task, _ in known])
-            offered, over = limits.offer(asking)
-            known = [one for one in known if (one[1].job, one[1].name) in offered]
+            known, over = self._within(limits, snapshot, known)
             not_offered |= over
         nodes = [snapshot.node(worker) for worker in range(len(snapshot.rows))]
         everywhere = self._looks_everywhere(now)
@@ -108,9 +108,30 @@ class ExecutorRound:
             limits.settle(tried=everywhere, later=placing.fitting())
         return placing
 
-    def end(self, placing: ExecutorPlacement, limits: RoundQuotas | None) -> None:
-        """After placement, record why executors wait, and keep room for one that has waited long."""
-        examined, now = placing.examined, placing.now
+    def _within(
+        self, limits: RoundQuotas, snapshot: RoundSnapshot, known: list[_Known]
+    ) -> tuple[list[_Known], dict[str, str]]:
+        """Return the executors within their users' limits, and by job why the others wait."""
+        forestalled, self._forestalled = self._forestalled - self._kept.rooms.keys(), set()
+        over: dict[str, str] = {}
+        asking: list[WaitingTask] = []
+        for job, task, _ in known:
+            if (task.job, task.name) in forestalled:
+                over[job.job] = self._lacks.get(job.job, f"it is the turn of other tasks of user {job.user}")
+            else:
+                asking.append(self._user_quotas.asking(snapshot, job, task))
+        offered, more = limits.offer(self._late.in_line(asking))
+        return [one for one in known if (one[1].job, one[1].name) in offered], over | more
+
+    def end(self, placing: ExecutorPlacement, limits: RoundQuotas | None, over: Collection[str]) -> None:
+        """After placement, record why executors wait, and keep room for one that has waited long. ``over``: jobs with
+        other tasks that their user's limit held back. An executor that kept it from them in vain leaves it to them in
+        the next round.
+        """
+        examined, now, jobs = placing.examined, placing.now, self._members.jobs
+        users = {jobs[job].user for job in over}
+        vain = placing.fitting() - placing.placed.keys() if users else set()
+        self._forestalled = {key for key in vain if jobs[key[0]].user in users}
         for key in placing.placed:
             self._late.placed(key, now)
         if examined.everywhere:

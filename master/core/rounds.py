@@ -78,7 +78,7 @@ class Rounds:
         executors = self._executor_round.begin(ranking, now, limits) if ranking is not None and waits else None
         placed = self._regular.place(hopeful, ranking, limits, executors, looks_ahead=looks_ahead)
         if executors is not None:
-            self._executor_round.end(executors, limits)
+            self._executor_round.end(executors, limits, placed.over)
         self._plan_follower.make_room(now, limits)
         self._slack.place(now)
         self._regular.record_waits(placed)

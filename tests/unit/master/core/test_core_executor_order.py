@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from master.core import events as e
+from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import command
 from tests.unit.master.core.executor_bed import MIB, ExecutorBed, executor, profile
 from tests.unit.master.core.test_core_plan_follower import Plan, end
@@ -127,6 +129,44 @@ def test_an_executor_over_its_user_s_limit_holds_it_for_itself_while_another_one
     b.executors(executor("e1", "small"), executor("e2", cores=4.0))
     b.ready("a", *[command(f"c{i}", cores=1.0) for i in range(5)], job="late")
     assert names(b.round()) == ["e1"]
+
+
+def forestalled(**settings: Any) -> ExecutorBed:
+    """Commands of user u that take node a each second; an executor of user v that may go only there, and v's commands,
+    which may also go to the empty node b.
+    """
+    b = ExecutorBed("a", "b", ordering="fifo", forecasts={"v/app": profile((4, 100))}, **settings)
+    b.job("a", "late", at=2.0, user="v")
+    b.job("a", "later", at=3.0, user="v")
+    b.ready("a", *[command(f"b{i:03}", cores=1.0, nodes=("a",)) for i in range(400)])
+    b.ready("a", executor("e", cores=4.0, nodes=("a",)), job="late")
+    b.ready("a", *[command(f"c{i}", cores=1.0) for i in range(4)], job="later")
+    return b
+
+
+def second(b: ExecutorBed) -> list[str]:
+    for held in [*b.cluster.nodes["a"].held.values()]:
+        end(b, held.task, job=held.job)
+    b.heartbeat("a")
+    b.heartbeat("b")
+    return [name for name in names(b.round(1.0)) if name[0] != "b"]
+
+
+def test_an_executor_that_earlier_tasks_forestall_leaves_its_user_s_limit_to_other_tasks_in_the_next_round() -> None:
+    b = forestalled(user_max_cores=4.0)
+    assert second(b) == []
+    reason = b.waits("late")
+    assert "1 lacks cpu" in reason
+    assert second(b) == ["c0", "c1", "c2", "c3"]
+    assert b.waits("late") == reason
+
+
+def test_an_executor_that_earlier_tasks_forestall_gets_its_node_once_they_leave_it() -> None:
+    b = forestalled(user_max_cores=4.0)
+    b.serve(e.Received("a", api.TasksCancelled(job="later", tasks=["c0", "c1", "c2", "c3"])))
+    second(b)
+    b.serve(e.Received("a", api.TasksCancelled(job="j", tasks=[f"b{i:03}" for i in range(400)])))
+    assert second(b) == ["e"], "no other task waits for the limit"
 
 
 def test_tasks_placed_before_an_executor_are_no_longer_free_in_any_slot_of_its_node_s_report() -> None:
