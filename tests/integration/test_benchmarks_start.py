@@ -20,4 +20,4 @@ def test_the_latency_of_grants(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def test_the_cost_of_executors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elasecutor_overhead, "_SETTLE_S", 2.5)  # some heartbeats
     cost = asyncio.run(elasecutor_overhead.agent_cost(2.5, 1, executors=True))
-    assert cost.cores > 0 and cost.heartbeat_bytes > 0
+    assert cost.heartbeat_bytes > 0 and cost.memory_bytes > 0  # its CPU time is counted in ticks of 10 ms
