@@ -179,8 +179,13 @@ class Requests:
         return self.number + len(self.gathered)
 
     def send(self) -> list[tuple[int, list[AnyDecision]]]:
-        """Return the gathered requests with their numbers; they are now to be answered."""
-        numbered = list(enumerate(self.gathered, self.number + 1))
+        """Return the gathered requests with their numbers; they are now to be answered.
+
+        Executors come after tasks: an agent checks each against what it has promised before, and an executor may share
+        memory over time with another one, which the sum that a task is checked against does not know.
+        """
+        in_order = [sorted(decisions, key=_is_executor) for decisions in self.gathered]
+        numbered = list(enumerate(in_order, self.number + 1))
         self.unanswered.update(numbered)
         self.number += len(numbered)
         self.gathered = []
@@ -189,6 +194,10 @@ class Requests:
     def answered(self, number: int) -> list[AnyDecision]:
         """Return the decisions of an answered request; none where it was sent on another connection."""
         return self.unanswered.pop(number, [])
+
+
+def _is_executor(decision: AnyDecision) -> bool:
+    return isinstance(decision, Assign) and decision.profile is not None
 
 
 def _weight_bytes(decision: AnyDecision) -> int:

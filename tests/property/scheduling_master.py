@@ -5,7 +5,7 @@ master.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -62,6 +62,8 @@ class CheckedMaster(RuleBasedStateMachine):
         self.known_version = dict.fromkeys(NODES, 0)
         self.log: list[tuple[e.Event, float]] = []
         self.said: list[list[Instruction]] = []
+        #: Of the message that is being checked.
+        self.decisions: Sequence[api.AnyDecision] = ()
         self.ends: dict[tuple[str, str], Ended] = {}
         self.serve(e.StateRestored(dict(self.kept_drains), list(self.kept_jobs.values()), (), dict(self.kept_orders)))
 
@@ -79,6 +81,7 @@ class CheckedMaster(RuleBasedStateMachine):
                     assert agent.linked, f"decisions for {node}, which is away"
                     assert number == len([i for i, _ in agent.inbox]) + agent.decided + 1
                     agent.inbox.append((instruction, self.known_version[node]))
+                    self.decisions = decisions
                     for decision in decisions:
                         self.check(node, decision, admitted)
                 case Hangup(node):
@@ -88,6 +91,10 @@ class CheckedMaster(RuleBasedStateMachine):
                     keep(self.kept_jobs, jobs)
                     keep(self.kept_orders, orders)
 
+    def memory_free_bytes(self, node: str) -> int:
+        """The memory that a node had for the tasks of a round's decisions, less what they have."""
+        return self.cluster.nodes[node].memory_free_bytes()
+
     def check(self, node: str, decision: api.AnyDecision, admitted: set[str]) -> None:
         if isinstance(decision, api.Assign | api.Promote):
             assert node not in self.drained, f"{node} is drained, and is told {decision}"
@@ -96,7 +103,7 @@ class CheckedMaster(RuleBasedStateMachine):
         if isinstance(decision, api.Assign):
             assert (decision.job, decision.request.task) not in self.cancelled_tasks, "a cancelled task is placed again"
             if not decision.opportunistic:
-                assert self.cluster.nodes[node].memory_free_bytes() >= 0, "the master over-commits a node"
+                assert self.memory_free_bytes(node) >= 0, "the master over-commits a node"
                 assert decision.job in admitted or self.cluster.jobs[decision.job].admitted
             nodes_wanted = decision.request.nodes
             assert not nodes_wanted or node in nodes_wanted

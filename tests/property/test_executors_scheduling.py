@@ -231,6 +231,12 @@ class ExecutorWorld(World):
                     assert slot_s == SLOT_S
                     assert np.allclose(usage.mean[0] * 1000, np.arange(usage.mean.shape[1]))
 
+    def memory_free_bytes(self, node: str) -> int:
+        """Executors of the same decisions may come after the tasks, and share memory over time with those before."""
+        held, free_bytes = self.cluster.nodes[node].held, super().memory_free_bytes(node)
+        executors = [each for each in self.decisions if isinstance(each, api.Assign) and each.request.executor]
+        return free_bytes + sum(held[each.job, each.request.task].memory_bytes for each in executors)
+
     def check(self, node: str, decision: api.AnyDecision, admitted: set[str]) -> None:
         if not isinstance(decision, api.Assign) or decision.request.executor is None:
             super().check(node, decision, admitted)
@@ -349,3 +355,14 @@ TestExecutors = ExecutorWorld.TestCase
 TestExecutors.settings = settings(
     max_examples=30, stateful_step_count=40, report_multiple_bugs=False, suppress_health_check=list(HealthCheck)
 )
+
+
+def test_an_agent_gets_a_round_s_tasks_before_an_executor_that_shares_memory_over_time() -> None:
+    """Among examples that were found at random: t7 and e11 are placed on node a in one round, beside e8."""
+    world = ExecutorWorld()
+    world.begin(ordering="fifo", sizes=[3, 3, 3], limits={})
+    world.place(at=0, command=True, count=4, memory=0, opportunistic=False, usage=(0, 0, 0), where=())
+    world.master_restarts()
+    world.place_executors(application="rises", at=0, count=3, where=())
+    world.place_executors(application="rises", at=1, count=1, where=())
+    world.teardown()
