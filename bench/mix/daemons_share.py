@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.mix.calibration import costs_of
@@ -65,13 +65,13 @@ def report(plan: Plan, took_s: float, daemons_s: Mapping[str, float], commands_s
     return "\n".join(lines)
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> int:
     """Print the parts for a plan."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix.daemons_share", description=__doc__)
     parser.add_argument("--minutes", type=float, default=3.0, help="of arrivals (default 3)")
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--costs", type=Path, default=_COSTS, help="CPU times of each kind of job")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     cores = len(os.sched_getaffinity(0))
     plan = draw_plan(
         options.seed, KINDS, costs_of(options.costs.read_bytes()), window_s=60 * options.minutes, cores=cores
@@ -84,6 +84,7 @@ def main() -> None:
             took_s = play(plan, up, directory)
             daemons_s = {each: used_s - before[each] for each, used_s in up.cpu_seconds().items()}
             print(report(plan, took_s, daemons_s, _children_s() - children_before_s))
+    return 0
 
 
 def _children_s() -> float:
@@ -93,4 +94,4 @@ def _children_s() -> float:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))
