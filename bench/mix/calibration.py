@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -15,6 +16,8 @@ from bench.mix.jobs import Cost
 from bench.mix.kinds import KINDS, command
 from bench.mix.place import Place
 
+#: The costs of the kinds alone on the machine, as `python -m bench.mix` measured them on 28 November 2026.
+COSTS = Path(__file__).with_name("costs.json")
 #: Each kind runs alone with these sizes; a line through the two times is its cost.
 _SMALL, _LARGE = 1.0, 4.0
 

@@ -17,14 +17,15 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.mix.calibration import costs_of
+from bench.mix.__main__ import costs as costs_file
+from bench.mix.__main__ import minutes
+from bench.mix.calibration import COSTS, costs_of
 from bench.mix.jobs import Job
 from bench.mix.kinds import KINDS
 from bench.mix.plan import Plan, draw_plan
 from bench.mix.through_penstock import COMMAND, job_file
 from demo import node
 
-_COSTS = Path(__file__).with_name("costs.json")
 #: Computes until the process has used so many seconds of CPU time.
 _BURN = "import sys, time\nwhile time.process_time() < float(sys.argv[1]): sum(range(50_000))"
 
@@ -68,14 +69,15 @@ def report(plan: Plan, took_s: float, daemons_s: Mapping[str, float], commands_s
 def main(arguments: Sequence[str]) -> int:
     """Print the parts for a plan."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix.daemons_share", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=3.0, help="of arrivals (default 3)")
-    parser.add_argument("--seed", type=int, default=2)
-    parser.add_argument("--costs", type=Path, default=_COSTS, help="CPU times of each kind of job")
-    options = parser.parse_args(arguments)
-    cores = len(os.sched_getaffinity(0))
-    plan = draw_plan(
-        options.seed, KINDS, costs_of(options.costs.read_bytes()), window_s=60 * options.minutes, cores=cores
+    parser.add_argument("--minutes", type=minutes, default=3.0, metavar="M", help="of arrivals, one or more [3]")
+    parser.add_argument("--seed", type=int, default=2, metavar="N", help="of the plan [2]")
+    parser.add_argument(
+        "--costs", type=costs_file, default=str(COSTS), metavar="FILE", help="a run's `calibration` [%(default)s]"
     )
+    options = parser.parse_args(arguments)
+    cores = float(len(os.sched_getaffinity(0)))
+    costs = costs_of(options.costs.encode())
+    plan = draw_plan(options.seed, KINDS, costs, window_s=60 * options.minutes, cores=cores)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
         directory = Path(name)
         with node.running(directory, {}, {}) as up:

@@ -19,7 +19,6 @@ import argparse
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Protocol
 
@@ -27,7 +26,7 @@ import numpy as np
 
 from bench.mix.__main__ import costs as costs_file
 from bench.mix.__main__ import minutes, seeds
-from bench.mix.calibration import costs_of
+from bench.mix.calibration import COSTS, costs_of
 from bench.mix.ideal import equal_shares, mean_s, shortest_first, slowed, use_cores, work_s
 from bench.mix.jobs import Cost, Job
 from bench.mix.kinds import KINDS, SEND
@@ -37,8 +36,6 @@ from bench.mix.through_penstock import reserved_s
 from master.ordering.gittins import UNKNOWN, indices
 from master.ordering.sizes import CELLS, Floats, JobSizes, cell_of
 
-#: The costs of the kinds alone on the machine, as `python -m bench.mix` measured them on 28 November 2026.
-_COSTS = Path(__file__).with_name("costs.json")
 #: The order is computed so often, as the agent samples the use of the jobs.
 _LOOK_S = 1.0
 _NOTHING = 1e-9
@@ -196,7 +193,7 @@ def main(arguments: list[str]) -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix.orders", description=__doc__)
     parser.add_argument(
-        "--costs", type=costs_file, default=str(_COSTS), metavar="FILE", help="a run's `calibration` [%(default)s]"
+        "--costs", type=costs_file, default=str(COSTS), metavar="FILE", help="a run's `calibration` [%(default)s]"
     )
     parser.add_argument("--seeds", type=seeds, default=8, metavar="N", help="plans, from seed 1 on [8]")
     parser.add_argument("--minutes", type=minutes, default=6.0, metavar="M", help="of arrivals, one or more [6]")

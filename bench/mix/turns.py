@@ -15,12 +15,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import fmean, stdev
 
 from bench.mix import guest, host, link, slurm, through_penstock
 from bench.mix.__main__ import add_host, in_machine, ways
-from bench.mix.calibration import costs_of
+from bench.mix.calibration import COSTS, costs_of
 from bench.mix.ideal import told
 from bench.mix.jobs import USERS, Cost, Job
 from bench.mix.place import Place
@@ -30,8 +29,6 @@ from demo import node
 from tests.vm.__main__ import status_of
 
 _WAYS = "plain,slices,slurm-shared,penstock"
-#: By these the ideal is computed, and the slowdown of each job: that of one host against another is the same for all.
-_COSTS = Path(__file__).with_name("costs.json")
 #: Kind, units and arrival of each job: more work than the processors can do meanwhile, as in the busy part of a day.
 _JOBS = (
     ("compress", 3.0, 0.0), ("sort", 1.0, 0.5), ("compress", 1.0, 1.0), ("compile", 1.0, 1.5), ("analytics", 0.5, 2.0),
@@ -131,7 +128,8 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"--turns {options.turns}: a standard error needs 2 or more")
 
     def use(place: Place, names: list[str]) -> int:
-        measure(place, names, options.turns, costs_of(_COSTS.read_bytes()))
+        # By these the ideal is computed, and the slowdown of each job: that of one host against another is the same.
+        measure(place, names, options.turns, costs_of(COSTS.read_bytes()))
         return 0
 
     if options.here:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from statistics import fmean
 
-from bench.mix.calibration import costs_of
+from bench.mix.calibration import COSTS, costs_of
 from bench.mix.ideal import equal_shares, mean_s, shortest_first, slowed
 from bench.mix.jobs import Cost
 from bench.mix.kinds import KINDS
@@ -23,7 +22,6 @@ _SEEDS = range(1, 9)
 _FACTORS = (1.0, 1.15)
 #: Of the benchmark's machine.
 _CORES = 2.0
-_COSTS = Path(__file__).with_name("costs.json")
 
 
 def gains(costs: Mapping[str, Cost], minutes: float, factor: float) -> list[float]:
@@ -48,7 +46,7 @@ def rows(costs: Mapping[str, Cost]) -> Iterator[str]:
 
 def main() -> int:
     """Print the table."""
-    for row in rows(costs_of(_COSTS.read_bytes())):
+    for row in rows(costs_of(COSTS.read_bytes())):
         print(row, flush=True)
     return 0
 

@@ -11,7 +11,7 @@ from bench.mix.kinds import KINDS
 from bench.mix.orders import Clairvoyant, Learning, TrueDistributions, run
 from bench.mix.plan import draw_plan
 
-COSTS = costs_of(orders._COSTS.read_bytes())
+COSTS = costs_of(orders.COSTS.read_bytes())
 
 
 def job(number: int, arrival_s: float, cpu_s: float, application: str = "sort", *, deadline_s: float = 0.0) -> Job:

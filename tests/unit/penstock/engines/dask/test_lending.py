@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -105,14 +106,21 @@ async def test_settings_decide_whether(monkeypatch: pytest.MonkeyPatch, caplog: 
     assert "penstock.rank in Dask's configuration must be true or false" in caplog.text
 
 
+@contextlib.asynccontextmanager
+async def _scheduler_of_a_job() -> AsyncIterator[distributed.Scheduler]:
+    """Yield a scheduler whose metadata offer a job of this host."""
+    nowhere = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    async with distributed.Scheduler(**nowhere) as scheduler:
+        scheduler.set_metadata(["penstock", f"{HERE} ", "tcp://1"], "job-1")
+        yield scheduler
+
+
 async def test_a_client_with_the_preload_is_lent_until_it_closes(
     monkeypatch: pytest.MonkeyPatch, agent: FakeAgent
 ) -> None:
     monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
-    nowhere = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
     with dask.config.set({"distributed.client.preload": ["penstock.engines.dask.preload"]}):
-        async with distributed.Scheduler(**nowhere) as scheduler:
-            scheduler.set_metadata(["penstock", f"{HERE} ", "tcp://1"], "job-1")
+        async with _scheduler_of_a_job() as scheduler:
             async with distributed.Client(scheduler.address, asynchronous=True), asyncio.timeout(WAIT_S):
                 await agent.until(lambda: bool(agent.called("lend")))
                 assert len(preload._lenders) == 1
@@ -123,10 +131,8 @@ async def test_a_nanny_with_the_preload_is_lent_before_it_starts_its_worker(
     monkeypatch: pytest.MonkeyPatch, agent: FakeAgent
 ) -> None:
     monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
-    nowhere = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
     with dask.config.set({"distributed.nanny.preload": ["penstock.engines.dask.preload"]}):
-        async with distributed.Scheduler(**nowhere) as scheduler:
-            scheduler.set_metadata(["penstock", f"{HERE} ", "tcp://1"], "job-1")
+        async with _scheduler_of_a_job() as scheduler:
             nanny = distributed.Nanny(scheduler.address, host="127.0.0.1", dashboard_address=None)
             await nanny.rpc.start()  # as a server does at its start
             await nanny.preloads.start()
