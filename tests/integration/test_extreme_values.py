@@ -229,6 +229,8 @@ def test_sums_beyond_the_range_of_an_integer_are_shown(caller: Caller) -> None:
 @pytest.mark.parametrize("amount", [math.nan, math.inf, -1.0])
 def test_work_that_is_no_number_is_refused_before_it_is_sent_to_the_master(caller: Caller, amount: float) -> None:
     """A registration that carries it would be refused as a whole, and the node with it."""
+    job = caller.call("register_job", {"name": "numbers"})[1]["job"]  # random calls before may have ended the other
     task = {"task": caller.fresh(), "usage": {"cpu": 1.0, "disk": amount}}
-    error, _ = caller.call("place", {"job": caller.ids["job"], "stage": "s", "tasks": [task]})
+    error, _ = caller.call("place", {"job": job, "stage": "s", "tasks": [task]})
     assert (error["code"], error["field"]) == ("bad_request", "tasks[0].usage")
+    assert caller.call("end_job", {"job": job})[0] is None
