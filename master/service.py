@@ -80,10 +80,12 @@ class MasterService:
         self._unacknowledged: dict[tuple[str, str], asyncio.Future[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._round: asyncio.TimerHandle | None = None
-        self._round_due_s = 0.0  # when its interval is over; it may wait longer, for what follows a registration
+        self._round_due_s = 0.0  # when its interval is over
+        self._held_until_s = 0.0  # it may wait longer, for what follows a registration
         self._watch: asyncio.TimerHandle | None = None
         self._watch_due_s = 0.0  # loop time
         self._last_round = time.monotonic() - cluster.settings.interval_s
+        self._last_placing_round = self._last_round
         self._round_by_s = time.monotonic()  # when the watch was due after the last round
         self._port: Listener | None = None
         silence = Gauge(
@@ -282,24 +284,32 @@ class MasterService:
         self._plan_round(wait_s)
 
     def _plan_round(self, wait_s: float = 0.0) -> None:
-        """Set the timer of a wanted round: ``interval_s`` after the last round, and ``wait_s`` from now or later."""
-        now = time.monotonic()
-        if self._round is None:
-            if not self.cluster.wants_round:
-                return
-            self._round_due_s = max(now, self._last_round + self.cluster.settings.interval_s)
-        elif not wait_s:
+        """Set the timer of a wanted round: ``interval_s`` after the last one like it, and ``wait_s`` from now or later.
+
+        A round that has no task to place takes next to no time. It must not delay the tasks of the job that it was for,
+        which come some milliseconds behind the job.
+        """
+        if self._round is None and not self.cluster.wants_round:
             return
-        else:
+        now, last = time.monotonic(), self._last_placing_round if self.cluster.wants_to_place else self._last_round
+        due_s = max(now, last + self.cluster.settings.interval_s)
+        if self._round is not None:
+            if due_s >= self._round_due_s and not wait_s:
+                return
+            due_s = min(due_s, self._round_due_s)
             self._round.cancel()
-        at_s = max(self._round_due_s, min(now + wait_s, self._round_due_s + _BEHIND_MAX_S))
-        self._round = self._loop.call_later(max(0.0, at_s - now), self._run_round)
+        self._round_due_s = due_s
+        if wait_s:
+            self._held_until_s = min(now + wait_s, due_s + _BEHIND_MAX_S)
+        self._round = self._loop.call_later(max(0.0, due_s - now, self._held_until_s - now), self._run_round)
 
     def _run_round(self) -> None:
-        self._round = None
+        self._round, self._held_until_s = None, 0.0
         now, settings, rounds = time.monotonic(), self.cluster.settings, self.cluster.counts["rounds"]
         late_s = now - self._round_by_s - settings.interval_s
         self._last_round, self._round_by_s = now, max(now, self._watch_due_s)
+        if self.cluster.wants_to_place:
+            self._last_placing_round = now
         try:
             self.dispatch(e.RoundDue(time.time(), stalled_s=max(0.0, late_s)))
         except Exception as error:  # the root of a round: no error may stop the service of agents

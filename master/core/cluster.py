@@ -172,6 +172,11 @@ class Cluster:
         dues = self.dues
         return dues.order_owed or (dues.changed and (self.members.ready_tasks > 0 or dues.promotable))
 
+    @property
+    def wants_to_place(self) -> bool:
+        """Return whether a round could place a task that the last one could not."""
+        return self.dues.changed and self.members.ready_tasks > 0
+
     def want_round(self) -> None:
         """Make a round due, because something outside of the events has changed."""
         self.dues.changed = True

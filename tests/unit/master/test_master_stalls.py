@@ -176,3 +176,26 @@ async def test_registrations_neither_hasten_rounds_nor_stop_them(clocked: Any) -
         loop.go_to(clock.now + 0.0085)
     most = (clock.now - began) / every_s
     assert most / 4 <= loop.ran <= most + 1
+
+
+async def test_tasks_hasten_a_round_that_has_none_to_place(clocked: Any) -> None:
+    """A job makes a round due when it comes, as the order of the others changes; its tasks come just behind it."""
+    service, loop, clock = clocked
+    connection = register(service, "a", "runs")
+    loop.go_to(clock.now + 10.0)
+    placed = service.cluster.counts["assigned"]
+    for job in ("first", "second"):  # the round of the second is due after the interval
+        service.received(connection, e.Received("a", job_state(job)))
+        loop.go_to(clock.now + 0.005)
+    assert loop.due > clock.now + 0.05
+    service.received(connection, e.Received("a", api.ReadyTasks(job="second", stage="s", tasks=[task("t")])))
+    loop.go_to(clock.now + 0.005)
+    assert service.cluster.counts["assigned"] == placed + 1
+
+
+async def test_rounds_that_may_not_place_yet_keep_to_the_interval(clocked: Any) -> None:
+    service, loop, clock = clocked
+    service.cluster.dues.gathers_until = clock.now + 10.0
+    register(service, "a", "waits")
+    loop.go_to(clock.now + 5.0)
+    assert loop.ran <= 5.0 / service.cluster.settings.interval_s + 1
