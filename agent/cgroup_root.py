@@ -10,6 +10,10 @@ from pathlib import Path
 
 #: The prefix of roots that launchers create; the instance of the agent follows, 8 digits.
 _MADE = "penstock-"
+#: Values of `cgroup_root` without a path. With the second one a launcher gets a scope of systemd's.
+AUTO, SCOPE = "auto", "scope"
+#: The prefix of the units that hold containers and their launcher alone: that of the installation, and scopes.
+CONTAINERS_UNIT = "penstock-containers"
 
 
 def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:

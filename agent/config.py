@@ -85,7 +85,11 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str, Meta(description="journal and outputs; default: /var/lib/penstock, or the user's own")
     ] = ""
     cgroup_root: Annotated[
-        str, Meta(description="cgroup v2 directory for containers; auto: the launcher's unit or scope, or a new one")
+        str,
+        Meta(
+            description="cgroup v2 directory for containers; auto: the launcher's unit or scope, or a new one; "
+            "scope: a new scope of systemd's, with `spawn_launcher`"
+        ),
     ] = "auto"
     spawn_launcher: Annotated[
         bool, Meta(description="start a launcher if none runs; false under systemd, where it has a unit of its own")

@@ -121,7 +121,8 @@ class LauncherSupervisor:
         try:
             return await Launcher.connect(
                 self._config.runtime(), self._on_exit, on_lost=self._lost, spawn=self._config.spawn_launcher,
-                cgroup_root=root, leave_after_s=self._config.launcher_leave_after_s,
+                cgroup_root=root, in_scope=self._config.cgroup_root == cgroup_root.SCOPE,
+                leave_after_s=self._config.launcher_leave_after_s,
             )  # fmt: skip
         finally:
             self._connecting = False
@@ -133,11 +134,11 @@ class LauncherSupervisor:
 
     def _choose_root(self) -> Path | None:
         """Return the tree's root; an earlier launcher's is used again: its containers may still run there."""
-        if self._config.cgroup_root != "auto":
+        if self._config.cgroup_root not in (cgroup_root.AUTO, cgroup_root.SCOPE):
             return Path(self._config.cgroup_root)
         if self._last is not None and self._last.cgroup_root and self._config.spawn_launcher:
             root = Path(self._last.cgroup_root)
             ours = not cgroup_root.is_delegated(root) or any(root.glob("containers/*/"))
             if root.is_dir() and os.access(root, os.W_OK) and ours:
                 return root
-        return cgroup_root.choose_root(self._instance)
+        return None if self._config.cgroup_root == cgroup_root.SCOPE else cgroup_root.choose_root(self._instance)

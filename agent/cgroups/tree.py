@@ -16,6 +16,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from agent.cgroup_root import CONTAINERS_UNIT
 from agent.cgroups.cgroup import Cgroup
 from agent.cgroups.core import CoreFiles
 from agent.cgroups.devices import Disk
@@ -62,10 +63,8 @@ class CgroupTree:
         self._cgroups: dict[str, Cgroup] = {}
         #: The environment of the containers.
         self.surroundings = Surroundings({}, self._disks)
-        # A scope that was delegated to `penstock up` has the daemons in it, too: they must not be idle.
         self._serving = self._serving_containers()
-        above = [] if root.suffix == ".scope" else self._serving
-        self._idle_class = IdleClass((*reversed(above), self._containers), filesystem)
+        self._idle_class = IdleClass((*reversed(self._serving), self._containers), filesystem)
         self._idle = False
         self._caps: Confinement | None = None
         self._capped: Confinement | None = None  # the part of it that is known to be in force
@@ -334,11 +333,12 @@ class CgroupTree:
     def _serving_containers(self) -> list[Path]:
         """Return the directories above ``containers/`` that serve it alone, from the lowest: a root of our own, else
         the root and the slice above it if they are Penstock's by their name (``penstock-containers.service`` in
-        ``penstock.slice``, or the scope of a `penstock up`).
+        ``penstock.slice``, or the scope of a launcher of `penstock up`).
         """
         if self._owns_root:
             return [self.root]
-        return list(itertools.takewhile(lambda each: each.name.startswith("penstock"), (self.root, *self.root.parents)))
+        ours = (CONTAINERS_UNIT, "penstock.slice")
+        return list(itertools.takewhile(lambda each: each.name.startswith(ours), (self.root, *self.root.parents)))
 
     def _unprotected(self, low_bytes: int) -> Reason | None:
         """Return the first ancestor with less protection than the containers need: it limits all below it."""

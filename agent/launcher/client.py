@@ -18,7 +18,9 @@ from typing import Any
 import msgpack
 
 from agent import process as agent_process
+from agent.cgroup_root import CONTAINERS_UNIT
 from agent.launcher.messages import MAX_MESSAGE_BYTES, Adopt, Exited, Running, Start, room, widen
+from penstock import systemd_scope
 from penstock.peer_credentials import UntrustedServerError, check_server
 
 _START_TIMEOUT_S = 120.0
@@ -73,6 +75,7 @@ class Launcher:
         on_lost: Callable[[], None],
         spawn: bool,
         cgroup_root: Path | None,
+        in_scope: bool = False,
         leave_after_s: float = 0.0,
     ) -> Launcher:
         """Connect; with ``spawn``, start a launcher, which outlives the agent, if none answers. Unacknowledged exits
@@ -84,6 +87,7 @@ class Launcher:
             on_lost: called once if the launcher dies: ends of its containers can then no longer be observed.
             spawn: outside systemd, where no unit starts it.
             cgroup_root: for a spawned launcher: a cgroup v2 directory, existing or to be created.
+            in_scope: for a spawned launcher without a ``cgroup_root``: it gets a scope of systemd's.
             leave_after_s: for a spawned launcher: it ends this long after its last container and agent; 0: never.
 
         Raises:
@@ -92,7 +96,7 @@ class Launcher:
         path = runtime_dir / "launcher.sock"
         connection = _dial(path)
         if connection is None and spawn:
-            await asyncio.to_thread(_spawn, runtime_dir, cgroup_root, leave_after_s)
+            await asyncio.to_thread(_spawn, runtime_dir, cgroup_root, in_scope, leave_after_s)
             connection = _dial(path)
         if connection is None:
             raise OSError(errno.ECONNREFUSED, f"no launcher answers at {path}; start penstock-containers.service")
@@ -271,7 +275,7 @@ def _dial(path: Path) -> socket.socket | None:
     return connection
 
 
-def _spawn(runtime_dir: Path, cgroup_root: Path | None, leave_after_s: float) -> None:
+def _spawn(runtime_dir: Path, cgroup_root: Path | None, in_scope: bool, leave_after_s: float) -> None:
     """Start a launcher in a session of its own and wait until it reports that it listens.
 
     It must not inherit our standard output and error, whose readers may wait for their end: it writes to a log file.
@@ -280,6 +284,9 @@ def _spawn(runtime_dir: Path, cgroup_root: Path | None, leave_after_s: float) ->
     command = [sys.executable, "-I", "-m", "agent.launcher", "--runtime-dir", str(runtime_dir)]
     if cgroup_root is not None:
         command += ["--cgroup-root", str(cgroup_root)]
+    elif in_scope:
+        unit = f"{CONTAINERS_UNIT}-{os.getpid()}-{os.urandom(2).hex()}"
+        command = [*systemd_scope.command(unit, for_containers=True), *command]
     if leave_after_s:
         command += ["--leave-after", str(leave_after_s)]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as ready, log.open("w") as output:

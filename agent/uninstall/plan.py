@@ -148,7 +148,7 @@ def _check(config: AgentConfig, found: _Found, *, kill: bool, purge: bool) -> li
 
 def _look(config: AgentConfig, host: Host) -> _Found:
     found = _Found()
-    if config.cgroup_root != "auto":
+    if config.cgroup_root not in (cgroup_root.AUTO, cgroup_root.SCOPE):
         found.roots = [root for root in (Path(config.cgroup_root),) if cgroups.is_root(root)]
     elif (mount := host.mount()) is not None:
         found.roots = cgroups.roots(mount)

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from penstock import extras, paths
+from penstock import extras, paths, systemd_scope
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, note, usage_error
 from penstock.cli.session import converse
@@ -32,8 +32,8 @@ _STOP_TIMEOUT_S = 15.0
 _LAST_LINES_S = 0.5
 _LONGEST_LINE_BYTES = 8 * 1024 * 1024
 _POLL_S = 0.02
-#: Set in the environment of the instance that runs inside its own scope.
-_IN_SCOPE = "PENSTOCK_UP_SCOPE"
+#: In the environment of the instance that runs inside its own scope. Any other value: no scope is wanted.
+_IN_SCOPE, _YES = "PENSTOCK_UP_SCOPE", "1"
 
 
 def main(argv: list[str]) -> int:
@@ -69,25 +69,27 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     return options
 
 
-# ---------------------------------------------------------------- a delegated scope
+# ---------------------------------------------------------------- scopes
 
 
 def _enter_scope(argv: list[str]) -> None:
-    """With systemd and cgroup v2, restart this process in a scope whose cgroups are delegated to us."""
+    """With systemd and cgroup v2, restart this process in a scope; the launcher gets one of its own for the containers.
+
+    A user's processes may enter a scope of that user only from another one.
+    """
     if _IN_SCOPE in os.environ or not _systemd_delegates():
         return
-    scope = ["systemd-run", "--scope", "--quiet", "--collect", "-p", "Delegate=yes"]
-    if os.geteuid() != 0:
-        scope.insert(1, "--user")
     name = f"penstock-up-{os.getpid()}"
-    probe = subprocess.run([*scope, "--unit", f"{name}-probe", "true"], capture_output=True, text=True, check=False)
+    probed = [*systemd_scope.command(f"{name}-probe", for_containers=True), "true"]
+    probe = subprocess.run(probed, capture_output=True, text=True, check=False)
     if probe.returncode != 0:
         why = " ".join(probe.stderr.split()) or f"status {probe.returncode}"
         note("up", f"no scope of its own, limits may not be enforced: {why}")
         return
-    os.environ[_IN_SCOPE] = "1"
+    os.environ[_IN_SCOPE] = _YES
+    scope = systemd_scope.command(name)
     os.execvp(  # noqa: S606 - no shell, and the arguments are our own
-        scope[0], [*scope, "--unit", name, sys.executable, "-I", "-m", "penstock.cli.main", "up", *argv]
+        scope[0], [*scope, sys.executable, "-I", "-m", "penstock.cli.main", "up", *argv]
     )
 
 
@@ -244,7 +246,10 @@ class _Up:
         self._daemons.append(await _Daemon.start("master", directory, master))
         of_master = await self._daemons[-1].addresses()
         http = f"{_HOST}:{_free_port(_AGENT_HTTP_PORT)}"
-        agent = {"master": str(of_master["listen"]), "http": http} | given
+        agent = {"master": str(of_master["listen"]), "http": http}
+        if os.environ.get(_IN_SCOPE) == _YES:
+            agent["cgroup_root"] = "scope"
+        agent |= given
         self._daemons.append(await _Daemon.start("agent", directory, agent))
         of_agent = await self._daemons[-1].addresses()
         self._http = {"agent": agent["http"], "master": master["http"]}

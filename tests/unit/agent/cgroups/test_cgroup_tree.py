@@ -185,15 +185,16 @@ def test_where_the_root_may_not_be_idle_the_containers_are(make: Make) -> None:
     assert [said(fake, f"{each}/cpu.idle") for each in (ROOT, ALL)] == ["0", "0"]
 
 
-def test_the_scope_that_the_daemons_are_in_is_not_idle() -> None:
-    scope = "/fake/penstock-up-17.scope"
+@pytest.mark.parametrize(("name", "idle"), [("penstock-containers-17-ab12.scope", "1"), ("run-u17.scope", "0")])
+def test_of_scopes_only_a_launcher_s_own_is_idle_as_others_may_have_the_daemons_in_them(name: str, idle: str) -> None:
+    scope = f"/fake/{name}"
     fake = FakeCgroups("/fake", top=True)
     fake.write(b"/fake/cgroup.subtree_control", "+cpu +cpuset +io +memory +pids")
     fake.mkdir(scope.encode())
     tree = CgroupTree(Path(scope), [], fake, owns_root=False)
     tree.prepare()
     tree.make_idle(True)
-    assert [said(fake, f"{each}/cpu.idle") for each in (scope, f"{scope}/containers")] == ["0", "1"]
+    assert [said(fake, f"{each}/cpu.idle") for each in (scope, f"{scope}/containers")] == [idle, "1"]
 
 
 def test_with_a_container_in_it_nothing_is_dismantled(fake: FakeCgroups, tree: CgroupTree) -> None:
