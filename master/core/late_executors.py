@@ -21,7 +21,7 @@ _WAIT_MAX_S = 30.0
 #: Room that has not grown for this long is given up. For as long, none is kept on its node again; after that, other
 #: nodes go first.
 _GROWS_WITHIN_S = 30.0
-#: Most executors for which a node is searched in a round.
+#: Most executors for which a node is searched in a round. Where none is found, others come first in the next one.
 _SEARCHED = 8
 
 
@@ -41,6 +41,7 @@ class LateExecutors:
     _executors: Executors
     _kept: KeptRoom
     _since: dict[Key, float] = field(init=False, default_factory=dict)  # since when executors wait, monotonic
+    _in_vain: dict[Key, float] = field(init=False, default_factory=dict)  # when no node was found, monotonic
     _holder: Key | None = field(init=False, default=None)  # the executor that room is kept for
     _least_lacking: float = field(init=False, default=math.inf)  # what the room lacked at least, part of its node
     _grew_at: float = field(init=False, default=0.0)  # when that last decreased, monotonic
@@ -75,18 +76,26 @@ class LateExecutors:
         """
         waiting, jobs = self._executors.waiting, self._members.jobs
         self._since = {key: self._since.get(key, now) for key in waiting if jobs[key[0]].admitted}
+        self._in_vain = {key: at for key, at in self._in_vain.items() if key in self._since}
         self._given_up = {node: at for node, at in self._given_up.items() if node in self._members.nodes}
         late = [key for key, since in self._since.items() if now - since >= _WAIT_MAX_S and self._may(key, tried)]
         found: dict[Key, Room] = {}
-        for key in nsmallest(_SEARCHED, late, key=lambda key: (key not in self._kept.late, self._since[key])):
+        for key in nsmallest(_SEARCHED, late, key=self._line):
             room = self._room(key, tried.get(key), nodes, limits, now)
             if room is not None and not self._grows(key, room, now):
                 room = self._elsewhere(key, tried.get(key), nodes, limits, now)
             if room is not None:
                 found[key] = room
                 break
+            self._in_vain[key] = now
         self._holder = next(iter(found), None)
         self._kept.keep_late(found)
+
+    def _line(self, key: Key) -> tuple[bool, float]:
+        """Return the sort key of executors: the one that has room first, then the longest wait. An executor for which
+        no node was found comes after those that waited at that time.
+        """
+        return key not in self._kept.late, max(self._since[key], self._in_vain.get(key, -math.inf))
 
     def _grows(self, key: Key, room: Room, now: float) -> bool:
         """Return whether to keep the room. It is given up where its node's tasks do not end: cores idle in vain."""

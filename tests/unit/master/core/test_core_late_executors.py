@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from penstock.model import Capacity
 from tests.unit.master.cluster_bed import command
-from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
+from tests.unit.master.core.executor_bed import MIB, ExecutorBed, executor, profile
 from tests.unit.master.core.test_core_plan_follower import end
 
 
@@ -54,3 +57,20 @@ def test_an_executor_whose_nodes_were_all_given_up_leaves_the_turn_to_others() -
     b.ready("a", executor("e0", cores=4.0, nodes=("b", "c")), job="stuck")
     b.ready("a", executor("e0", cores=4.0, nodes=("a",)), job="late")
     assert all_end_each_second(b, 95).keys() == {("late", "e0")}
+
+
+@pytest.mark.parametrize("reported", [None, [(4, 900), (2, 900)]])
+def test_many_older_executors_for_which_no_node_is_found_hold_up_no_younger_one(
+    reported: list[tuple[float, int]] | None,
+) -> None:
+    """Their only node has an endless command, or it has the cores now and lacks them later."""
+    b = beside_an_endless_command(0, on=("b",) if reported is None else ())
+    b.forecasts["u/more"] = profile((1, 100), (4, 100))
+    if reported is not None:
+        b.node("b", capacity=Capacity(cores=4, memory_bytes=1000 * MIB))
+        b.beats("b", reported)
+    for number in range(12):
+        b.job("a", f"stuck{number}", at=1.0)
+        b.ready("a", executor("e0", "more", cores=4.0, nodes=("b",)), job=f"stuck{number}")
+    b.ready("a", executor("e0", cores=4.0, nodes=("a",)), job="late")
+    assert all_end_each_second(b, 65).keys() == {("late", "e0")}
