@@ -23,7 +23,7 @@ from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings, MasterSettings
 from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
-from master.core.user_quotas import RoundQuotas, UserQuotas, WaitingTask
+from master.core.user_quotas import HeldBack, RoundQuotas, UserQuotas, WaitingTask
 from master.ordering import Ranking
 from master.placement import Demands, Launch, Need, Placement, WaitingExecutors
 from master.placement.availability import lasting
@@ -79,9 +79,9 @@ class ExecutorRound:
         """
         known, not_offered = self._forecast(ranking)
         snapshot = self._snapshots.take()
+        over: dict[str, HeldBack] = {}
         if limits is not None:
-            known, over = self._within(limits, snapshot, known)
-            not_offered |= over
+            known, over = self._within(limits, snapshot, known, not_offered)
         nodes = [snapshot.node(worker) for worker in range(len(snapshot.rows))]
         everywhere = self._looks_everywhere(now)
         looked_at = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
@@ -89,13 +89,14 @@ class ExecutorRound:
             nodes[worker].executors_due = False
         if not known or not looked_at:
             none = self._lacks if nodes else dict.fromkeys((job.job for job, _, _ in known), "no node is connected")
-            self._record_waits(none | not_offered)
             if limits is not None:
                 limits.settle(tried=False)
+                not_offered |= limits.why_over(over)
+            self._record_waits(none | not_offered)
             if everywhere:
                 self._late.keep({}, nodes, limits, now)
             return None
-        examined = _Examined(nodes, looked_at, everywhere, not_offered)
+        examined = _Examined(nodes, looked_at, everywhere, not_offered, over)
         placing = ExecutorPlacement(
             self._executors, self._tasks, self._outbox, self._settings.current, _waiting(snapshot, nodes, known),
             examined, now,
@@ -109,19 +110,20 @@ class ExecutorRound:
         return placing
 
     def _within(
-        self, limits: RoundQuotas, snapshot: RoundSnapshot, known: list[_Known]
-    ) -> tuple[list[_Known], dict[str, str]]:
-        """Return the executors within their users' limits, and by job why the others wait."""
+        self, limits: RoundQuotas, snapshot: RoundSnapshot, known: list[_Known], not_offered: dict[str, str]
+    ) -> tuple[list[_Known], dict[str, HeldBack]]:
+        """Return the executors within their users' limits, and by job what the others wait for. Those that sit a round
+        out join ``not_offered``.
+        """
         forestalled, self._forestalled = self._forestalled - self._kept.rooms.keys(), set()
-        over: dict[str, str] = {}
         asking: list[WaitingTask] = []
         for job, task, _ in known:
             if (task.job, task.name) in forestalled:
-                over[job.job] = self._lacks.get(job.job, f"it is the turn of other tasks of user {job.user}")
+                not_offered[job.job] = self._lacks.get(job.job, f"it is the turn of other tasks of user {job.user}")
             else:
                 asking.append(self._user_quotas.asking(snapshot, job, task))
-        offered, more = limits.offer(self._late.in_line(asking))
-        return [one for one in known if (one[1].job, one[1].name) in offered], over | more
+        offered, over = limits.offer(self._late.in_line(asking))
+        return [one for one in known if (one[1].job, one[1].name) in offered], over
 
     def end(self, placing: ExecutorPlacement, limits: RoundQuotas | None, over: Collection[str]) -> None:
         """After placement, record why executors wait, and keep room for one that has waited long. ``over``: jobs with
@@ -136,7 +138,8 @@ class ExecutorRound:
             self._late.placed(key, now)
         if examined.everywhere:
             self._lacks = placing.lacks()
-            self._record_waits(self._lacks | examined.not_offered)
+            over_limit = limits.why_over(examined.over) if limits is not None else {}
+            self._record_waits(self._lacks | examined.not_offered | over_limit)
             self._late.keep(placing.tried(), examined.nodes, limits, now)
 
     def _looks_everywhere(self, now: float) -> bool:
@@ -205,13 +208,14 @@ def _waiting(snapshot: RoundSnapshot, nodes: list[Node], known: list[_Known]) ->
 @dataclass(frozen=True, slots=True)
 class _Examined:
     """The nodes of a round, and the numbers of those that it examines. ``not_offered``: by job, why executors may not
-    be placed on any.
+    be placed on any; ``over``: by job, what executors over their user's limit wait for.
     """
 
     nodes: list[Node]
     workers: list[int]
     everywhere: bool
     not_offered: dict[str, str]
+    over: dict[str, HeldBack]
 
 
 class ExecutorPlacement:

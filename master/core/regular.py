@@ -12,7 +12,7 @@ from master.core.kept_room import KeptRoom
 from master.core.membership import Membership
 from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
-from master.core.user_quotas import RoundQuotas, UserQuotas
+from master.core.user_quotas import HeldBack, RoundQuotas, UserQuotas
 from master.core.waiting import WaitingStages
 from master.ordering import Ranking
 from master.placement import ExecutorTurns, Need, Placement, Stage, TaskPlacement, place_in_turns, why_not
@@ -91,7 +91,7 @@ class RegularWork:
                 lines += self._lines(snapshot, job, job.ready_for_regular(), hopeful)
         if limits is not None:
             limits.settle()
-        return Placed(lines, placement, over)
+        return Placed(lines, placement, limits.why_over(over) if limits is not None else {})
 
     def _lines(
         self,
@@ -113,8 +113,8 @@ class RegularWork:
 
     def _offered(
         self, snapshot: RoundSnapshot, ranking: Ranking, limits: RoundQuotas
-    ) -> tuple[dict[str, dict[str, list[Task]]], dict[str, str]]:
-        """Return by job and stage the tasks within their users' limits, and by job why the others wait."""
+    ) -> tuple[dict[str, dict[str, list[Task]]], dict[str, HeldBack]]:
+        """Return by job and stage the tasks within their users' limits, and by job what the others wait for."""
         ready = {job.job: job.ready_for_regular() for job in self._members.with_ready_tasks()}
         asking = [
             self._user_quotas.asking(snapshot, self._members.jobs[name], task)

@@ -8,7 +8,7 @@ held: limits take precedence over reservations.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from master.core.executors import Executors
@@ -23,6 +23,8 @@ from penstock.model.units import format_bytes
 
 #: Cores, bytes of memory: the resources of which a user's share can be limited.
 QuotaAmounts = tuple[float, float]
+#: A user, and what the first of that user's tasks that were held back would hold.
+HeldBack = tuple[str, QuotaAmounts]
 
 _KEYS = ("user_max_cores", "user_max_memory_bytes")
 #: Fractions of cores add up with errors of this size.
@@ -97,8 +99,8 @@ class RoundQuotas:
         """``most``: the limit of each user. ``held``: the user and the amounts of each held task."""
         self._most = most
         self._held: dict[str, list[float]] = {}  # by user, with the tasks offered in this round
-        # (user, resource) → why the first task in the user's line waits for the resource
-        self._closed: dict[tuple[str, int], str] = {}
+        # (user, resource) → what the first task in the user's line that waits for the resource would hold
+        self._closed: dict[tuple[str, int], QuotaAmounts] = {}
         self._offered: list[WaitingTask] = []
         for user, amounts in held:
             if user:
@@ -116,9 +118,9 @@ class RoundQuotas:
         lacking = self._lacking(user, amounts)
         return self._limit_text(user, lacking[0], amounts[lacking[0]]) if lacking else ""
 
-    def offer(self, asking: Iterable[WaitingTask]) -> tuple[set[Key], dict[str, str]]:
-        """Return the tasks to offer to placement, and by job why others are held back; ``asking`` in the order of the
-        jobs.
+    def offer(self, asking: Iterable[WaitingTask]) -> tuple[set[Key], dict[str, HeldBack]]:
+        """Return the tasks to offer to placement, and by job what others are held back for; ``asking`` in the order of
+        the jobs.
 
         The first task of a user that exceeds the limit blocks the resources it lacks for the tasks behind it, unless it
         wants more than the limit itself. A task offered in vain goes to the end of the line until all of the user's
@@ -128,19 +130,26 @@ class RoundQuotas:
         for one in asking:
             by_user.setdefault(one.job.user, []).append(one)
         offered: set[Key] = set()
-        over: dict[str, str] = {}
+        over: dict[str, HeldBack] = {}
         for user, line in by_user.items():
             fresh = [one for one in line if not one.task.in_vain]
             again = [one for one in line if one.task.in_vain] if fresh else []
             for one in (*fresh, *again) if fresh else line:
                 one.task.in_vain &= bool(fresh)
                 if not one.nowhere:
-                    if why := self._next(user, one.amounts):
-                        over.setdefault(one.job.job, why)
+                    if lacking := self._next(user, one.amounts):
+                        over.setdefault(one.job.job, (user, lacking))
                         continue
                     self._offered.append(one)
                 offered.add((one.task.job, one.task.name))
         return offered, over
+
+    def why_over(self, over: Mapping[str, HeldBack]) -> dict[str, str]:
+        """Return by job why tasks were held back, from what is held after placement."""
+        return {
+            job: self.why_not(user, amounts) or f"it is the turn of other tasks of user {user}"
+            for job, (user, amounts) in over.items()
+        }
 
     def settle(self, *, tried: bool = True, later: Collection[Key] = ()) -> None:
         """After placement, give back the amounts of tasks not placed. ``tried``: placement actually tried them.
@@ -156,16 +165,17 @@ class RoundQuotas:
                     self._closed.pop((one.job.user, resource), None)  # nothing is held of what was offered in vain
         self._offered = still
 
-    def _next(self, user: str, amounts: QuotaAmounts) -> str:
-        """As :meth:`take`, for the next task in the user's line."""
+    def _next(self, user: str, amounts: QuotaAmounts) -> QuotaAmounts | None:
+        """As :meth:`take`, for the next task in the user's line; return what the first task that waits would hold."""
         wanted = [resource for resource, amount in enumerate(amounts) if amount]
         for resource in wanted:
             if (user, resource) in self._closed:
                 return self._closed[user, resource]
-        why = self.take(user, amounts)
-        if why and all(amounts[resource] <= self._most[resource] for resource in wanted):
-            self._closed |= {(user, resource): why for resource in self._lacking(user, amounts)}
-        return why
+        if not self.take(user, amounts):
+            return None
+        if all(amounts[resource] <= self._most[resource] for resource in wanted):
+            self._closed |= {(user, resource): amounts for resource in self._lacking(user, amounts)}
+        return amounts
 
     def _add(self, user: str, amounts: QuotaAmounts) -> None:
         held = self._held.setdefault(user, [0.0, 0.0])

@@ -157,6 +157,7 @@ def test_an_executor_that_earlier_tasks_forestall_leaves_its_user_s_limit_to_oth
     assert second(b) == []
     reason = b.waits("late")
     assert "1 lacks cpu" in reason
+    assert b.waits("later") == "4 tasks wait: it is the turn of other tasks of user v", "who holds nothing"
     assert second(b) == ["c0", "c1", "c2", "c3"]
     assert b.waits("late") == reason
 
