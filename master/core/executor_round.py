@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +27,7 @@ from master.core.user_quotas import HeldBack, RoundQuotas, UserQuotas, WaitingTa
 from master.ordering import Ranking
 from master.placement import Demands, Launch, Need, Placement, WaitingExecutors
 from master.placement.availability import lasting
+from master.placement.drr import Ints
 from master.placement.executors import fits_somewhere, machines_with_room
 from master.placement.workers import MEMORY, Mask
 from penstock.model import Profile
@@ -219,7 +220,9 @@ class _Examined:
 
 
 class ExecutorPlacement:
-    """A round's placement of executors: in each turn, one heartbeat after the other, until none of its jobs' fits."""
+    """A round's placement of executors: in each turn, one heartbeat after the other, until none of its jobs' fits; or,
+    where shares decide, one executor after the other.
+    """
 
     def __init__(
         self,
@@ -242,6 +245,8 @@ class ExecutorPlacement:
         self._pending = WaitingExecutors(self._demands)
         self._waiting: dict[Key, _WaitingExecutor] = {(one.task.job, one.task.name): one for one in waiting}
         self._hopeful: dict[str, list[Key]] = {}  # by job, the executors that some machine has room for
+        self._left: dict[str, Iterator[Key]] = {}  # by job, those of them that :meth:`next_of` has yet to try
+        self._begin: dict[int, int] = {}  # by demand, the first machine that may have room: others had none
         numbers: dict[object, int] = {}
         for one in waiting:
             same = id(one.demand.profile), one.demand.outside_profile  # equal demands share one profile
@@ -256,6 +261,13 @@ class ExecutorPlacement:
     def jobs(self) -> list[str]:
         """Return the jobs with an executor that some machine has room for."""
         return list(self._hopeful)
+
+    @property
+    def one_by_one(self) -> bool:
+        """Return whether executors may be placed one by one: the policy places one wherever it fits. Others compare
+        all machines, or draw one, at each heartbeat.
+        """
+        return self._policy.elastic
 
     def in_their_room(self, kept: Mapping[Key, Room]) -> None:
         """Place executors where the room that is kept for them is free."""
@@ -309,6 +321,26 @@ class ExecutorPlacement:
             if machine in choosy or len(self._pending):
                 self._heartbeat(machine, choosy.get(machine, []))
         return list(self.placed.values())[before:]
+
+    def next_of(self, job: str) -> tuple[int, Need] | None:
+        """Place the next executor of this job that fits; return its worker and what it takes there. None: none fits."""
+        machines = self._room.machines
+        for key in self._left.setdefault(job, iter(self._hopeful[job])):
+            one = self._waiting[key]
+            self._pending = WaitingExecutors(self._demands)
+            self._pending.add(key, one.number, one.rank)
+            own: Ints = np.arange(self._begin.get(one.number, 0), len(machines))
+            if one.allowed is not None:
+                own = own[one.allowed[self._room.workers[own]]]
+            for machine in machines_with_room(machines, own, self._pending):
+                self._heartbeat(machine, [])
+                if key in self.placed:
+                    if one.allowed is None:
+                        self._begin[one.number] = machine
+                    return self.placed[key]
+            if one.allowed is None:
+                self._begin[one.number] = len(machines)
+        return None
 
     def tasks_placed(self, placements: Sequence[Placement]) -> None:
         """Take the room of these tasks out of what is free for executors."""

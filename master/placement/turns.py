@@ -6,7 +6,8 @@ what an earlier job's tasks wait for, or the reverse.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Protocol
 
 from master.ordering import Key, Ranking
@@ -15,7 +16,8 @@ from master.placement.tasks import TaskPlacement
 from master.placement.ursa import Placement
 from master.placement.workers import Need
 
-#: Most turns in a round, as each one looks at all stages and machines. Later jobs' executors share the last turn.
+#: Most times that tasks are placed before executors in a round, as each one looks at all stages and machines. After
+#: that, all executors left come first.
 _MOST_TURNS = 32
 
 
@@ -27,8 +29,17 @@ class ExecutorTurns(Protocol):
         """Return the jobs with an executor that some machine has room for."""
         ...
 
+    @property
+    def one_by_one(self) -> bool:
+        """Return whether :meth:`next_of` may be used."""
+        ...
+
     def turn(self, jobs: Sequence[str]) -> Sequence[tuple[int, Need]]:
         """Place executors of these jobs; return the worker of each and what it takes there."""
+        ...
+
+    def next_of(self, job: str) -> tuple[int, Need] | None:
+        """Place the next executor of a job that fits; return its worker and what it takes there. None: none fits."""
         ...
 
     def tasks_placed(self, placements: Sequence[Placement]) -> None:
@@ -42,13 +53,11 @@ def place_in_turns(
     """Place tasks by ``placement``, and each job's executors after the tasks of the jobs before it; return the tasks.
 
     Jobs with no such tasks between them have one turn, so that their executors are packed together. A ranking by shares
-    counts what jobs receive in the round, and places the tasks before a turn as far as its own order has them there.
+    counts what jobs receive in the round: executors are placed one by one, if their policy permits, as each changes the
+    order.
     """
     turns = _Turns(placement, stages, ranking, executors)
-    for job in (waiting := turns.in_line(executors.jobs))[:_MOST_TURNS]:
-        turns.before(job)
-    turns.together += waiting[_MOST_TURNS:]
-    turns.rest()
+    turns.place()
     return turns.placed
 
 
@@ -59,46 +68,51 @@ class _Turns:
         self, placement: TaskPlacement, stages: list[Stage], ranking: Ranking, executors: ExecutorTurns
     ) -> None:
         self.placed: list[Placement] = []
-        self.together: list[str] = []
+        self._together: list[str] = []
         self._placement, self._stages, self._ranking, self._executors = placement, stages, ranking, executors
         self._whole = ranking.whole_stages  # as the round begins: keys of two kinds cannot be compared
         self._places = {job: -float(place) for place, job in enumerate(ranking.order())}
 
-    def in_line(self, jobs: Sequence[str]) -> list[str]:
-        """Return the jobs in their order."""
-        return sorted(jobs, key=self._line, reverse=True)
-
-    def before(self, job: str) -> None:
-        """Place the tasks that come before a job's executors, which then have the next turn."""
-        if self._ahead_of(job):
-            self._give_turn()  # which may change the keys
-        until = self._line(job)
-        if ahead := self._ahead_of(job):
-            placed = self._place([stage for stage in self._stages if stage in ahead], () if self._whole else until)
-            self._executors.tasks_placed(placed)
-            # what is left of a stage that still comes before fits nowhere in this round
-            over = {stage for stage in ahead if self._whole or self._line(stage.job) > until}
-            done = {one.need for one in placed}
-            self._stages = [
-                Stage(stage.job, stage.stage, [need for need in stage.needs if need not in done])
-                if stage in ahead
-                else stage
-                for stage in self._stages
-                if stage not in over
-            ]
-        self.together.append(job)
-
-    def rest(self) -> None:
-        """Place what is left."""
+    def place(self) -> None:
+        """Place executors and tasks in the order of their jobs."""
+        waiting = _Line(self._key, self._executors.jobs)
+        tasks = _Line(self._key, dict.fromkeys(stage.job for stage in self._stages))
+        turns = 0
+        while (job := waiting.first()) is not None:
+            until = self._key(job)
+            if turns < _MOST_TURNS and (ahead := tasks.before(until)):
+                turns += 1
+                self._give_turn()
+                tasks.enter(self._tasks_before(ahead, until))
+            elif self._whole or not self._executors.one_by_one:
+                waiting.pop()
+                self._together.append(job)
+            elif (one := self._executors.next_of(job)) is not None:
+                self._count(*one)
+            else:
+                waiting.pop()
         self._give_turn()
         self._place(self._stages, ())
 
-    def _ahead_of(self, job: str) -> set[Stage]:
-        """Return the stages that come before a job's executors."""
-        until = self._line(job)
-        return {stage for stage in self._stages if self._line(stage.job) > until}
+    def _tasks_before(self, jobs: Collection[str], until: Key) -> list[str]:
+        """Place tasks of these jobs, which come before ``until``; return the jobs that no longer do. What the others
+        have left fits nowhere in this round.
+        """
+        ahead = [stage for stage in self._stages if stage.job in jobs]
+        placed = self._place(ahead, () if self._whole else until)
+        self._executors.tasks_placed(placed)
+        later = [] if self._whole else [job for job in jobs if self._key(job) <= until]
+        done = {one.need for one in placed}
+        self._stages = [
+            Stage(stage.job, stage.stage, [need for need in stage.needs if need not in done])
+            if stage.job in jobs
+            else stage
+            for stage in self._stages
+            if stage.job not in jobs or stage.job in later
+        ]
+        return later
 
-    def _line(self, job: str) -> Key:
+    def _key(self, job: str) -> Key:
         """Return a key that is larger the earlier the job is. A stage that fits better never precedes an executor."""
         return (self._places[job],) if self._whole else self._ranking.key(job, 0.0)
 
@@ -108,7 +122,51 @@ class _Turns:
         return placed
 
     def _give_turn(self) -> None:
-        for worker, need in self._executors.turn(self.together) if self.together else ():
-            self._placement.take(worker, need)
-            self._ranking.charge(need.job, need.holds)
-        self.together = []
+        for worker, need in self._executors.turn(self._together) if self._together else ():
+            self._count(worker, need)
+        self._together = []
+
+    def _count(self, worker: int, need: Need) -> None:
+        """Count a placed executor for the tasks after it."""
+        self._placement.take(worker, need)
+        self._ranking.charge(need.job, need.holds)
+
+
+class _Line:
+    """Jobs by their keys, the largest first. Within a round keys only fall: an outdated one is renewed at the front."""
+
+    def __init__(self, key: Callable[[str], Key], jobs: Iterable[str]) -> None:
+        self._key = key
+        self._heap = [(self._behind(job), place, job) for place, job in enumerate(jobs)]  # of equal keys, the earlier
+        heapify(self._heap)
+
+    def first(self) -> str | None:
+        """Return the job with the largest key; None where none is left."""
+        while self._heap:
+            behind, place, job = self._heap[0]
+            if (now := self._behind(job)) == behind:
+                return job
+            heapreplace(self._heap, (now, place, job))
+        return None
+
+    def pop(self) -> None:
+        """Remove the first job."""
+        heappop(self._heap)
+
+    def before(self, until: Key) -> list[str]:
+        """Remove and return the jobs with larger keys than this."""
+        found: list[str] = []
+        bound = tuple(-each for each in until)
+        while self._heap and self._heap[0][0] < bound and (job := self.first()) is not None:
+            if self._heap[0][0] < bound:
+                found.append(job)
+                heappop(self._heap)
+        return found
+
+    def enter(self, jobs: Iterable[str]) -> None:
+        """Enter jobs again."""
+        for job in jobs:
+            heappush(self._heap, (self._behind(job), -1, job))
+
+    def _behind(self, job: str) -> Key:
+        return tuple(-each for each in self._key(job))

@@ -203,6 +203,53 @@ def test_a_reservation_s_job_goes_first_only_until_its_promise_is_met(ordering: 
     assert names(b.round()) == ["c00", "c01", "c02", "e1", "e2", "p"]
 
 
+def of_two_users(*, executors: int, **settings: Any) -> ExecutorBed:
+    """Two nodes; user u has an earlier job of executors of a core each, and one more."""
+    b = ExecutorBed(*"ab", forecasts={f"{user}/app": profile((1, 100)) for user in "uv"}, **settings)
+    b.job("a", "more", at=1.0)
+    b.executors(*[executor(f"u{i}") for i in range(executors)])
+    b.ready("a", executor("m"), job="more")
+    b.job("a", "of-v", at=2.0, user="v")
+    return b
+
+
+SHARES: list[dict[str, Any]] = [
+    {"ordering": "fifo", "weights": {"u": 1.0}},
+    {"ordering": "gittins", "tenants": {"u": "research"}},
+    {"ordering": "drf"},
+]
+
+
+@pytest.mark.parametrize("settings", SHARES)
+def test_a_tenant_s_tasks_go_before_executors_of_one_that_has_more_than_its_share(settings: dict[str, Any]) -> None:
+    b = of_two_users(executors=8, share_chunk_tasks=1, **settings)
+    b.ready("a", *[command(f"v{i}", cores=1.0) for i in range(8)], job="of-v")
+    placed = names(b.round())
+    assert len([name for name in placed if name[0] == "v"]) == 4
+    assert len(placed) == 8
+
+
+@pytest.mark.parametrize("settings", SHARES)
+def test_a_tenant_s_executors_go_before_those_of_one_that_has_more_than_its_share(settings: dict[str, Any]) -> None:
+    b = of_two_users(executors=8, **settings)
+    b.ready("a", *[executor(f"v{i}") for i in range(8)], job="of-v")
+    placed = names(b.round())
+    assert len([name for name in placed if name[0] == "v"]) == 4
+    assert len(placed) == 8
+
+
+def test_executors_are_placed_by_the_weights_of_their_tenants() -> None:
+    b = of_two_users(executors=8, ordering="fifo", weights={"v": 3.0})
+    b.ready("a", *[executor(f"v{i}") for i in range(8)], job="of-v")
+    assert len([name for name in names(b.round()) if name[0] == "v"]) == 6
+
+
+def test_what_one_tenant_s_executors_cannot_use_goes_to_the_other_s() -> None:
+    b = of_two_users(executors=8, ordering="fifo", weights={"u": 1.0})
+    b.ready("a", executor("v0"), executor("v1", nodes=("a",)), job="of-v")
+    assert names(b.round()) == ["u0", "u1", "u2", "u3", "u4", "u5", "v0", "v1"]
+
+
 def test_what_a_turn_gives_a_tenant_counts_for_the_tasks_placed_after_it() -> None:
     b = ExecutorBed(*"abc", ordering="fifo", weights={"u": 1.0}, forecasts={"u/app": profile((4, 100))})
     for at, (job, user) in enumerate((("between", "u"), ("late", "u"), ("of-v", "v")), start=2):
