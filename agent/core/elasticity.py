@@ -135,8 +135,9 @@ class Elasticity:
         if not self._following:
             return []
         late = [one for one in self._executors() if one.must_renew(now)]
-        for one, plan in [(one, self._wanted(one, now)) for one in late]:
-            one.follow(plan, now)  # each plan takes the others' demand into account
+        for one in late:  # each leaves the others what they were admitted with
+            as_admitted = ahead(one.profile, one.course.as_admitted, now - one.started)
+            one.follow(self._wanted(one, now).within(as_admitted), now)
         for one in late:
             self._replan(promised, one, now)
         instructions = self._reprovision(promised, now)

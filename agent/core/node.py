@@ -353,4 +353,5 @@ class Node(NodeState):
     def _recovered(self, event: e.Recovered, now: float) -> list[Instruction]:
         self._recovery.jobs(event, now)
         self._waits.recovered(self.queues, event.waits, event.at, now)
-        return self._recovery.work(event, now)
+        instructions = self._recovery.work(event, now)
+        return instructions + self.elasticity.changes(self.resources.promised_without_profile(), None, now)

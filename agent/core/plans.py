@@ -62,6 +62,11 @@ class Plan:
         """Return the plan as an array."""
         return Held(self.slot_s, self.elapsed_s, np.array(self.amounts))
 
+    def within(self, other: Plan) -> Plan:
+        """Return the smaller amounts of this plan and another one of the same slots."""
+        each = zip(self.amounts, other.amounts, strict=True)
+        return Plan(self.slot_s, self.elapsed_s, tuple(ResourceVector._make(map(min, *both)) for both in each))
+
     def with_extra(self, extra: ResourceVector, for_s: float) -> Plan:
         """Return a plan with ``extra`` in the slots of the next ``for_s`` seconds, except after a predicted end."""
         last = self.slot(for_s * (1 - _SAME))
@@ -141,6 +146,11 @@ class Course(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     least: ResourceVector = NOTHING
     count: int = 0
     state: life_cycles.ExecutorState = "on plan"
+
+    @property
+    def as_admitted(self) -> Course:
+        """The progress without the results of observations."""
+        return Course(before=self.before, stage=self.stage, since_s=self.since_s)
 
     def next_stage(self, stage: int, now_s: float) -> Course:
         """Return the progress after ``stage`` stages have ended."""

@@ -108,6 +108,10 @@ class ProfileFollower:
             again_s = extend_at_s(self.profile, self.course, now - self.started)
             self._extend_at = math.inf if again_s is None else self.started + again_s
 
+    def renew(self, at: float) -> None:
+        """Let the plan be renewed ``at`` this time."""
+        self._extend_at = at
+
     def must_renew(self, now: float) -> bool:
         """Return whether the plan must be renewed now."""
         return now >= self._extend_at - EPSILON_S
@@ -124,7 +128,8 @@ class ProfileFollower:
     def next_stage(self, stage: int, now: float) -> None:
         """Begin the stage after ``stage`` ended ones: its plan must be renewed, and it is not late."""
         self.record.go_on(self.course.next_stage(stage, now - self.started))
-        self._extend_at, self._behind, self._stuck = now, 0.0, False
+        self.renew(now)
+        self._behind, self._stuck = 0.0, False
         self._hindrance = Hindrance(self.period_s)
 
     def observed(self, *, late: bool) -> None:
@@ -231,6 +236,8 @@ def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> Pr
     )
     if one.executor:
         one.follow(ahead(profile, one.course, one.course.since_s), started + one.course.since_s)
+        if one.course != Course(before=one.course.before):
+            one.renew(started)  # its plan was not the profile's alone, and had to fit beside others
         record.resize(record.limits, promise_of(one, one.holds(one.made_at), settings))  # the caller applies it
     else:
         one.follow(Plan(profile.slot_s, 0.0, tuple(demand(profile, slot) for slot in range(profile.slots))), started)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from agent.core import events as e
 from agent.core import instructions as i
+from agent.core.plans import Course
 from agent.core.records import ContainerState
 from penstock.model import EndedBy, Executor, Profile
-from penstock.wire.master_api import CommandEnded, Promote, Withdraw
+from penstock.model.resource_vector import ResourceVector
+from penstock.wire.master_api import CommandEnded, Promote, TellStages, Withdraw
 from tests.fakes.node_bed import GIB, MIB
 from tests.unit.agent.core.executors_bed import JOB, Bed, cores, restarted
 
@@ -247,3 +251,29 @@ def test_one_that_is_killed_as_soon_as_it_started_holds_no_more_after_a_restart(
     assert bed.assign("b", cores(3)) == []
     fresh = restarted(bed, container, bed.container("b"))
     assert fresh.node.executors.held(fresh.now).at(fresh.now)[0] == 4.0  # type: ignore[union-attr]
+
+
+# ---------------------------------------------------------------- plans that are not the profile's alone
+
+
+def test_after_a_restart_an_executor_whose_stage_ended_early_is_planned_around_the_others(bed: Bed) -> None:
+    bed.assign("a", cores(1, 3, stages=(1, 2)))
+    bed.assign("b", cores(3, 1))
+    bed.started("a", "b")
+    bed.now += 1.0
+    bed.decide(TellStages(job=JOB, ended=1))
+    bed.send(e.Woken(bed.now))
+    assert bed.node.ledger().promised_cores == 4.0
+    fresh = restarted(bed, bed.container("a"), bed.container("b"), after_s=0.0)
+    assert fresh.node.ledger().promised_cores == 4.0
+
+
+def test_after_a_restart_no_corrected_executor_is_planned_out_by_the_others(bed: Bed) -> None:
+    for task in ("a", "b"):
+        bed.assign(task, cores(2, 2))
+        bed.started(task)
+        record = bed.record(task)
+        record.go_on(Course(scale=ResourceVector(2.0, 1.0, 1.0, 1.0), count=1))
+        bed.journal["containers", record.container] = msgspec.msgpack.encode(record)
+    fresh = restarted(bed, bed.container("a"), bed.container("b"))
+    assert [plan.amounts[0][0] for plan in fresh.node.elasticity.plans(fresh.now).values()] == [2.0, 2.0]
