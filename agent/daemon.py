@@ -163,7 +163,7 @@ class Agent:
         if self._tree is not None:
             self._watch_over(self._tree, node.settings.capacity)
         if config.master:
-            self._link = self._link_to_master(config, node.settings.node)
+            self._link = self._link_to_master(config, node.settings.node, journal)
         await self._take_back(journal, launcher)
         await self._open_site(node, access)
         enforced = sorted(name for name, fact in self._enforcement.items() if fact.ok)
@@ -193,9 +193,10 @@ class Agent:
         except OSError as error:
             raise StartError(f"http: cannot listen on {http}: {error.strerror or error}") from error
 
-    def _link_to_master(self, config: AgentConfig, name: str) -> MasterLink:
+    def _link_to_master(self, config: AgentConfig, name: str, journal: Journal) -> MasterLink:
         master = endpoint(config.master, "master")
-        return MasterLink(self._shell, master, doors.contexts(config, "master", master, name), config.master_name)
+        contexts = doors.contexts(config, "master", master, name)
+        return MasterLink(self._shell, master, journal, contexts, config.master_name)
 
     def _prepare_tree(self, root: Path | None) -> CgroupTree | None:
         if root is None:

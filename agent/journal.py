@@ -1,8 +1,9 @@
-"""Records of jobs, held tasks and containers that survive the agent, in a log to which each change is appended.
+"""Records of jobs, held tasks, containers and unanswered messages that survive the agent.
 
-A record is passed to the kernel before anything is done that depends on it: the next agent finds it, however this one
-ends. A thread syncs the log to the disk every :data:`SYNC_S` seconds, so that the event loop never waits for a disk
-that is busy with other work. A crash of the host ends the containers, and may lose the records of its last moment.
+Each change is appended to a log. A record is passed to the kernel before anything is done that depends on it: the next
+agent finds it, however this one ends. A thread syncs the log to the disk every :data:`SYNC_S` seconds, so that the
+event loop never waits for a disk that is busy with other work. A crash of the host ends the containers, and may lose
+the records of its last moment.
 
 A log begins with all present records. When it has grown to several times their size, a new one is begun, and the old
 one is removed once the new one is on the disk. Keys are stored as hashes.
@@ -26,6 +27,7 @@ import structlog
 
 from agent.core import draining, starvation, tasks
 from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
+from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining
 
 
@@ -45,6 +47,8 @@ _ROOMS: dict[str, type[msgspec.Struct]] = {
     draining.ROOM: Draining,
     starvation.ROOM: Waits,
     LAUNCHER: LastLauncher,
+    api.TASKS_DONE.name: api.TasksDone,
+    api.TASKS_CANCELLED.name: api.TasksCancelled,
 }
 #: A crash of the host loses at most this many seconds of records, plus the duration of two syncs.
 SYNC_S = 0.2

@@ -3,7 +3,7 @@
 Frameworks' requests are part of the core's state, so a relay that cannot be sent need not be kept: after a lost
 connection, ``register`` repeats everything. Only ends would be lost; they are kept until the master answers: a master
 that is stopping reads no more, and the next one would run a command again. Until then the journal has the end of a
-command as well, for the case that the agent dies.
+command as well, and that of tasks which are done or cancelled, for the case that the agent dies.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from agent.core import events as e
 from agent.core.events import EndAcknowledged
 from agent.core.instructions import ToMaster
 from agent.core.tasks import awaited, cancelled, unplaced
+from agent.journal import Journal
 from agent.shell import Shell
 from penstock import __version__
 from penstock.config.endpoint import Endpoint, TcpEndpoint
@@ -39,6 +40,10 @@ T = TypeVar("T")
 _METHODS: dict[type[Params], str] = {method.params: method.name for method in api.REQUESTS.values()}
 #: Messages that no registration repeats.
 _KEPT = (api.CommandEnded, api.JobEnded, api.TasksDone, api.TasksCancelled)
+#: Those of them that no record of the node's core has either. A framework that was answered does not repeat them.
+_JOURNALED = (api.TasksDone, api.TasksCancelled)
+#: Those of them that the master has to read before it decides.
+_AT_ONCE = (api.CommandEnded, api.TasksCancelled)
 #: Decisions that give the node no work. A new order of jobs may start commands that wait here, which are not new to the
 #: master: the next sample is early enough to report their start.
 _NOTICES = (api.AdmitJob, api.SetPriority, api.TellEnded, api.TellPlaced, api.TellStuck, api.TellWaiting)
@@ -54,15 +59,27 @@ class MasterLink:
     """One per agent; runs until cancelled."""
 
     def __init__(
-        self, shell: Shell, master: Endpoint, contexts: tls.Contexts | None = None, master_name: str = ""
+        self,
+        shell: Shell,
+        master: Endpoint,
+        journal: Journal,
+        contexts: tls.Contexts | None = None,
+        master_name: str = "",
     ) -> None:
-        """``contexts`` are for a TCP port; the master's certificate must carry ``master_name`` (default: the host)."""
+        """``journal`` has the messages that the master has not answered to an earlier agent.
+
+        ``contexts`` are for a TCP port; the master's certificate must carry ``master_name`` (default: the host).
+        """
         self._shell = shell
         self._master = master
         self._contexts, self._master_name = contexts, master_name
         self._peer: RpcPeer | None = None
         self._lost = asyncio.Event()
-        self._kept: list[ToMaster] = []
+        self._journal = journal
+        self._kept: list[ToMaster] = [
+            *journal.read(api.TASKS_DONE.name, api.TasksDone),
+            *journal.read(api.TASKS_CANCELLED.name, api.TasksCancelled),
+        ]
         self._unanswered: dict[asyncio.Future[Any], ToMaster] = {}
         self._registering: RpcPeer | None = None
         self._heartbeat_s = 1.0
@@ -162,14 +179,14 @@ class MasterLink:
             draining=node.drain.draining,
         )
         registered = peer.start_request(api.REGISTER.name, registration)  # raises if nothing was sent; then all is kept
-        ends = [each for each in self._kept if isinstance(each, api.CommandEnded)]
-        kept: list[ToMaster] = [each for each in self._kept if not isinstance(each, api.CommandEnded)]
+        at_once = [each for each in self._kept if isinstance(each, _AT_ONCE)]
+        kept: list[ToMaster] = [each for each in self._kept if not isinstance(each, _AT_ONCE)]
         self._kept = []
         self._registering = peer  # events from here on are not in the registration
         try:
             # Right after it: the registration contains these tasks as if they ran, and were wanted.
-            for end in ends:
-                self._send_to(peer, end)
+            for each in at_once:
+                self._send_to(peer, each)
             for unwanted in [cancelled(job) for job in here]:
                 if unwanted.tasks:
                     peer.notify(api.TASKS_CANCELLED.name, unwanted)
@@ -231,6 +248,8 @@ class MasterLink:
             log.warning("the master reported an error", method=_METHODS[type(params)], why=str(error))
         if isinstance(params, api.CommandEnded):
             self._shell.dispatch(EndAcknowledged(params.job, params.task))
+        elif isinstance(params, _JOURNALED):
+            self._journal.write(_METHODS[type(params)], repr(params), None)
 
     async def _beat(self) -> None:
         """Send heartbeats until the connection is lost."""
@@ -276,6 +295,8 @@ class MasterLink:
         decision may come with the answer. The master drops an end once the decision about it is answered, and a task
         requested only after that would run again.
         """
+        if isinstance(params, _JOURNALED):
+            self._journal.write(_METHODS[type(params)], repr(params), params)
         peer = self._peer or self._registering
         if peer is None or peer.closed or (self._peer is None and isinstance(params, _KEPT)):
             if isinstance(params, _KEPT):

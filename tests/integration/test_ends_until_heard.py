@@ -16,6 +16,7 @@ from agent.core import events as e
 from agent.core.events import EndAcknowledged
 from agent.core.instructions import ToMaster
 from agent.core.settings import NodeSettings
+from agent.journal import Journal
 from agent.master_link import MasterLink
 from agent.shell import Shell
 from penstock.config.endpoint import UnixEndpoint
@@ -79,15 +80,21 @@ def shell(heard: list[object]) -> Shell:
 
 @asynccontextmanager
 async def linked(
-    directory: Path, answered: list[object], method: str, params: ToMaster | None = None, of: Shell | None = None
+    directory: Path,
+    answered: list[object],
+    method: str,
+    params: ToMaster | None = None,
+    of: Shell | None = None,
+    master: Master | None = None,
 ) -> AsyncIterator[tuple[Master, MasterLink]]:
     """A link to a master; ``params`` are reported before there is one."""
-    master = Master()
+    master = master or Master()
     path = directory / "master.sock"
     server = await asyncio.get_running_loop().create_unix_server(
         lambda: RpcPeer(master, RpcConnection(LINK_FRAME_BYTES)), str(path)
     )
-    link = MasterLink(of or shell(answered), UnixEndpoint(path))
+    journal = Journal(directory / "journal")
+    link = MasterLink(of or shell(answered), UnixEndpoint(path), journal)
     if params is not None:
         link.send(params)
     running = asyncio.create_task(link.run())
@@ -102,6 +109,7 @@ async def linked(
         server.close()
         for peer in master.peers:
             peer.close()
+        journal.close()
 
 
 async def test_an_unanswered_end_is_sent_again_right_behind_the_registration(tmp_path: Path) -> None:
@@ -145,9 +153,10 @@ async def test_a_node_registers_however_much_it_was_asked_for(tmp_path: Path) ->
     ],
 )
 def test_a_sample_is_sent_at_once_and_no_other_before_the_next_heartbeat_is_due(
-    monkeypatch: pytest.MonkeyPatch, sampled_at: list[float], sent_at: list[float]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled_at: list[float], sent_at: list[float]
 ) -> None:
-    link, clock, sent = MasterLink(shell([]), UnixEndpoint(Path("/none"))), SimpleNamespace(now=0.0), []
+    link = MasterLink(shell([]), UnixEndpoint(Path("/none")), Journal(tmp_path))
+    clock, sent = SimpleNamespace(now=0.0), []
     monkeypatch.setattr(link, "_send_heartbeat", lambda: sent.append(clock.now))
     monkeypatch.setattr("asyncio.get_running_loop", lambda: SimpleNamespace(time=lambda: clock.now))
     for clock.now in sampled_at:
@@ -212,9 +221,9 @@ async def test_only_what_changes_the_load_brings_the_next_heartbeat_forward(
     assert forward == ["Assign", "CommandEnded"]
 
 
-async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_registration() -> None:
+async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_registration(tmp_path: Path) -> None:
     answered: list[object] = []
-    link = MasterLink(shell(answered), UnixEndpoint(Path("/nowhere")))
+    link = MasterLink(shell(answered), UnixEndpoint(Path("/nowhere")), Journal(tmp_path))
     link.send(END)
     gone = RpcPeer(Master())
     gone.close()
@@ -237,6 +246,48 @@ async def test_unanswered_reports_are_sent_again(tmp_path: Path, method: str, sa
         master.peers[0].close()  # it may not have read that
         await master.until(1, method)
         assert master.heard[1].count(method) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("tasks_done", api.TasksDone(job="elsewhere-1", tasks=["t"])),
+        ("tasks_cancelled", api.TasksCancelled(job="j", tasks=["t"])),
+    ],
+)
+async def test_what_a_framework_reported_to_an_agent_that_died_is_sent_by_the_next_one_until_it_is_answered(
+    tmp_path: Path, method: str, said: ToMaster
+) -> None:
+    """The framework has its answer and asks for nothing any more: a cancelled command would run to its end."""
+    died = MasterLink(shell([]), UnixEndpoint(Path("/nowhere")), Journal(tmp_path / "journal"))
+    died.send(said)
+    async with linked(tmp_path, [], method) as (master, _):
+        master.peers[0].close()  # it may not have read that
+        await master.until(1, "heartbeat")
+        assert master.heard[1].count(method) == 1
+    async with linked(tmp_path, [], "heartbeat") as (master, _):
+        assert method not in master.heard[0], "the master has it"
+
+
+class ReadsOn(Master):
+    """It answers a registration once it has read of a cancellation."""
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        if method == "register":
+            return self._register(super().request(peer, method, params))
+        self.heard[-1].append(method)
+        self.news.set()
+        return Done()
+
+    async def _register(self, answer: object) -> object:
+        await self.until(0, "tasks_cancelled")
+        return answer
+
+
+async def test_a_cancellation_is_sent_before_the_master_can_place_the_task(tmp_path: Path) -> None:
+    said = api.TasksCancelled(job="j", tasks=["t"])
+    async with linked(tmp_path, [], "heartbeat", said, master=ReadsOn()) as (master, _):
+        assert master.heard[0] == ["register", "tasks_cancelled", "heartbeat"]
 
 
 async def test_a_cancelled_command_is_registered_as_unwanted_until_its_end(tmp_path: Path) -> None:
@@ -292,7 +343,7 @@ async def test_requests_during_the_registration_are_sent_before_a_decision_is_an
     path = tmp_path / "master.sock"
     server = await asyncio.get_running_loop().create_unix_server(lambda: RpcPeer(master), str(path))
     deciding = SimpleNamespace(node=Node(SETTINGS), link=None, dispatch=lambda event: api.Decided())
-    link = MasterLink(cast("Shell", deciding), UnixEndpoint(path))
+    link = MasterLink(cast("Shell", deciding), UnixEndpoint(path), Journal(tmp_path / "journal"))
     request = TaskRequest(task="t", usage=KindAmounts(cpu=1.0))
     ready = api.ReadyTasks(job="j", stage="s", tasks=[request], opportunistic=False)
     master.asks = lambda: link.send(ready)  # type: ignore[method-assign]

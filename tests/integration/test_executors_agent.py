@@ -19,6 +19,7 @@ from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
+from agent.journal import Journal
 from agent.master_link import MasterLink
 from penstock.config.endpoint import UnixEndpoint
 from penstock.model import Capacity, ContainerSpec, EndedBy, Executor, KindAmounts, Profile, TaskRequest
@@ -208,13 +209,18 @@ async def test_a_recording_is_reported_by_the_next_agent_and_unobserved_time_is_
     assert last.ended and last.mean == [] and last.first > len(again)
 
 
+def link_of(node: Node, master: FakeMaster) -> MasterLink:
+    shell: Any = SimpleNamespace(node=node, link=None)
+    path = Path(master.listen)
+    return MasterLink(shell, UnixEndpoint(path), Journal(path.with_suffix(".journal")))
+
+
 async def test_an_executor_that_ended_while_the_master_was_away_is_reported_in_full_before_its_end(
     master: FakeMaster,
 ) -> None:
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=1.0))
-    shell: Any = SimpleNamespace(node=node, link=None)
-    link = MasterLink(shell, UnixEndpoint(Path(master.listen)))
+    link = link_of(node, master)
     node.handle(e.Decided(1, [assign(Path("/fifo"), None)], 0.0), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
@@ -242,7 +248,7 @@ async def test_only_a_master_that_reads_gaps_gets_slots_that_were_not_measured(
     master.profile_gaps = gaps_read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=1.0))
-    link = MasterLink(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
+    link = link_of(node, master)
     node.handle(e.Decided(1, [assign(Path("/fifo"), None)], 0.0), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
@@ -263,7 +269,7 @@ async def test_only_a_master_that_reads_it_gets_the_part_of_a_last_slot(master: 
     master.last_parts = parts_read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=2.0))
-    link = MasterLink(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
+    link = link_of(node, master)
     node.handle(e.Decided(1, [assign(Path("/fifo"), None)], 0.0), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
@@ -284,7 +290,7 @@ async def test_only_a_master_that_reads_it_gets_the_reason_why_a_job_failed(mast
     master.job_failed = read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True))
-    link = MasterLink(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
+    link = link_of(node, master)
     node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
     node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
     for each in node.handle(e.Requested(END_JOB, 1, EndJob(job="n-x-1", failed="1 task refused")), 0.0):
@@ -304,7 +310,7 @@ async def test_only_a_master_that_reads_it_gets_the_last_of_a_job(master: FakeMa
     master.job_lasts = lasts_read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True))
-    link = MasterLink(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
+    link = link_of(node, master)
     node.handle(e.JobIntroduced("other-1", "j", "u", 0.0), 0.0)
     node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
     node.handle(e.JobRegistered(1, RegisterJob(name="j", job="other-1"), 0.0), 0.0)

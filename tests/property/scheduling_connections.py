@@ -117,7 +117,8 @@ class Connections(CheckedMaster):
     def agent_restarts(self, node: str) -> None:
         """Restart an agent.
 
-        Its containers and their ends are journaled; its frameworks keep their demands until they come back.
+        Its containers, their ends, and its reports of other ends are journaled; its frameworks keep their demands until
+        they come back.
         """
         self.unlink(node)
         agent = self.agents[node]
@@ -125,7 +126,7 @@ class Connections(CheckedMaster):
             job.recovered = True
             job.forgotten |= job.tasks
             job.tasks = {}
-        agent.kept = [said for said in agent.kept if isinstance(said, api.CommandEnded)]
+        agent.kept = [said for said in agent.kept if not isinstance(said, api.JobEnded)]
 
     @precondition(lambda self: any(job.forgotten for agent in self.agents.values() for job in agent.jobs.values()))
     @rule(at=pick)
