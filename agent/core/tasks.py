@@ -181,6 +181,8 @@ def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunisti
             job.tasks[request.task] = TaskHere(stage, request, opportunistic)
             fresh.append(request)
             continue
+        if not known.stage:  # the master placed it for an earlier agent, and was first to name it
+            known.stage, known.request, known.opportunistic = stage, request, opportunistic
         if known.node:
             instructions += job.notify(TaskPlaced(job=job.record.job, task=request.task, node=known.node))
         if known.ended is not None:

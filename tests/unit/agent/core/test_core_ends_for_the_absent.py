@@ -10,6 +10,7 @@ from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.events import EndUnread
 from agent.core.records import TaskEnd
+from agent.core.tasks import awaited
 from penstock.model import ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
@@ -59,6 +60,18 @@ def test_the_framework_gets_the_end_when_it_asks_again(bed: Bed, deaths: int) ->
     ]
     assert to_master(again) == [], "it would be run again"
     assert told(bed.master_tells(job)) == [], "it ends once"
+
+
+def test_a_task_that_the_master_names_before_its_framework_is_registered_as_what_it_is(bed: Bed) -> None:
+    """As a task of its framework's, a command of a lost node would end instead of running again."""
+    job = bed.joins()
+    bed.asks(job)
+    bed.restart()
+    bed.decide(api.TellPlaced(job=job, task="t", node="other"))
+    bed.joins(job)
+    bed.asks(job)
+    [task] = awaited(bed.node.jobs[job])
+    assert task == api.AwaitedTask(job=job, stage="s", request=REQUEST, node="other", opportunistic=False)
 
 
 def test_a_present_framework_gets_it_at_once(bed: Bed) -> None:
