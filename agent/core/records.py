@@ -297,7 +297,8 @@ class Job:
     waits_for_ever: bool = False  # the cluster has no nodes large enough for it
     stages: list[StageProgress] = field(default_factory=list)  # from its framework's last report
     orphan_since: float | None = None  # without connections since then (after a restart of the agent)
-    recovered: bool = False  # restored after a restart: only its framework knows all its tasks
+    # Restored after a restart, so not all its tasks are known: frameworks do not announce placed tasks of theirs again.
+    recovered: bool = False
     kept_ends: set[str] = field(default_factory=set)  # tasks whose ends are journaled until the job is over
 
     def __post_init__(self) -> None:

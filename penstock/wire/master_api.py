@@ -155,7 +155,7 @@ class Register(Params, frozen=True):
 
     ``placed`` are the tasks that this node holds; ``ready`` and ``awaited`` are the tasks of jobs with this origin.
     ``complete`` marks these lists as complete, so that missing tasks were given up; a restarted agent cannot set it
-    until its frameworks have announced their tasks again. ``draining``: the node was told to accept no work.
+    while it has earlier jobs: no framework announces its placed tasks again. ``draining``: the node accepts no work.
     """
 
     protocol: int
