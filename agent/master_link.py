@@ -206,6 +206,7 @@ class MasterLink:
         node.attained.lasts_read, node.attained.most_commands_read = answer.job_lasts, answer.most_commands
         node.rank_report.read, node.rank_report.tenants_read = answer.ranks, answer.rank_tenants
         node.command_sizes.read = answer.commands
+        node.name_tenants(answer.tenants)
         self._reads_failed = answer.job_failed
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept + self._kept, []

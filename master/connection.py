@@ -12,6 +12,7 @@ import structlog
 
 from master.core import events as e
 from master.core.instructions import SendDecisions
+from master.core.settings import MasterSettings
 from penstock import __version__
 from penstock.security import tls
 from penstock.transport import RpcPeer
@@ -34,8 +35,8 @@ class ConnectionOwner(Protocol):
     def connected(self, connection: AgentConnection) -> None:
         """Keep a connection whose peer was authenticated; it has not registered yet."""
 
-    def register(self, connection: AgentConnection, message: api.Register) -> float:
-        """Make this the node's connection; return the interval of heartbeats in seconds.
+    def register(self, connection: AgentConnection, message: api.Register) -> MasterSettings:
+        """Make this the node's connection; return the settings in force.
 
         Raises: RpcError: another live connection has this name; or the message is invalid.
         """
@@ -199,12 +200,12 @@ class AgentConnection:
                 field="node",
                 remedy=f"set `node` to that, or `penstock ca issue {message.node}`",
             )
-        heartbeat_s = self._owner.register(self, message)
+        settings = self._owner.register(self, message)
         asyncio.get_running_loop().call_soon(self._answered_registration)
         return api.Registered(
             protocol=api.PROTOCOL,
             version=__version__,
-            heartbeat_s=heartbeat_s,
+            heartbeat_s=settings.heartbeat_s,
             profile_gaps=True,
             last_parts=True,
             job_lasts=True,
@@ -213,6 +214,7 @@ class AgentConnection:
             ranks=True,
             rank_tenants=True,
             commands=True,
+            tenants=settings.configured_tenants(),
         )
 
     def _answered_registration(self) -> None:

@@ -17,7 +17,6 @@ from prometheus_client import CollectorRegistry
 
 from master.config import MasterConfig
 from master.core import Cluster
-from master.core import events as e
 from master.core.resource_totals import resources
 from master.explain.recording import record
 from master.forecaster import Forecaster
@@ -199,7 +198,7 @@ class Master:
     def reconfigure(self, config: MasterConfig) -> None:
         """Apply new settings, as far as a running master can change them."""
         self._config = config
-        self.service.dispatch(e.Reconfigured(config.cluster_settings()))
+        self.service.reconfigure(config.cluster_settings())
         if self.reservation_service is not None:
             manager, now = self.reservation_service.manager, config.reservation_settings()
             manager.settings = replace(manager.settings, bundles=now.bundles, tenants=now.tenants)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from master import drains, jobs
 from master.connection import AgentConnection, Relayed
-from master.core import Cluster
+from master.core import Cluster, MasterSettings
 from master.core import events as e
 from master.core.instructions import (
     AcknowledgeEnd,
@@ -49,6 +49,8 @@ _TAKEN_NAMES_MAX = 1000
 _BEHIND_S = 0.02
 #: Registrations delay a round by at most this time: agents that register again and again must not stop all rounds.
 _BEHIND_MAX_S = 0.2
+#: The time in which the answer to a call has been written to its connection.
+_ANSWERED_S = 0.1
 
 
 class MasterService:
@@ -188,8 +190,8 @@ class MasterService:
         self._connections.add(connection)
         connection.check_certificates(self.contexts)
 
-    def register(self, connection: AgentConnection, message: api.Register) -> float:
-        """Make this the node's connection; return the interval of heartbeats in seconds.
+    def register(self, connection: AgentConnection, message: api.Register) -> MasterSettings:
+        """Make this the node's connection; return the settings in force.
 
         Raises: RpcError: another live connection has this name; or the message is invalid.
         """
@@ -209,7 +211,15 @@ class MasterService:
         if other is not None:
             other.hang_up(f"silent, and {connection.address} registered under the same name")
         self._carry_out(instructions, wait_s=_BEHIND_S)
-        return self.cluster.settings.heartbeat_s
+        return self.cluster.settings
+
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply new settings. Agents register again if the configured tenants have changed, to learn them."""
+        before = self.cluster.settings.configured_tenants()
+        self.dispatch(e.Reconfigured(settings))
+        if self.cluster.settings.configured_tenants() != before:
+            for connection in self._by_node.values():  # later, as one may have to carry the answer to `config set`
+                self._loop.call_later(_ANSWERED_S, connection.hang_up, "the agent has to learn the changed tenants")
 
     def _log_taken_name(self, node: str, newcomer: AgentConnection, holder: AgentConnection) -> None:
         """Log the refusal once per host, because its agent retries every second or two."""

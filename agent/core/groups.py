@@ -68,7 +68,7 @@ class GroupPlaces:
         if tenants and (job is None or job.record.reserved_cores != 0):  # one ahead of its reservation's time has none
             if record.user in tenants:
                 tenant = (group_of_tenant(tenants[record.user][0]),)
-            elif not (record.job or manages):  # a user without jobs is a tenant of its own
+            elif self._members.all_tenants_known or not (record.job or manages):  # a tenant of its own
                 tenant = (group_of_tenant(record.user),)
         if manages:
             return self._place(manages, tenant)

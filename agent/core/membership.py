@@ -22,6 +22,8 @@ class Membership:
         #: User → its tenant and that one's weight, as the master named them, also to an earlier agent; empty: tenants
         #: have no shares.
         self.tenants: Mapping[str, tuple[str, float]] = self._tenants
+        self._configured: Mapping[str, tuple[str, float]] = {}
+        self.all_tenants_known = False  # a user that is not in ``tenants`` is a tenant of its own
 
     def job_of(self, session: int, job: str, *, member: bool = True) -> Job:
         """Return a job that this session may access; ``member``: it must have registered or joined it.
@@ -55,6 +57,13 @@ class Membership:
         self._find_tenant(record)
         return changed
 
+    def name_tenants(self, configured: Mapping[str, tuple[str, float]] | None) -> None:
+        """Record the tenants in the master's configuration; None: they have no shares, or are unknown."""
+        self.all_tenants_known = configured is not None
+        before, self._configured = self._configured, configured or {}
+        for user in before.keys() | self._configured.keys():
+            self._name_tenant(user)
+
     def join(self, session: Session, job: Job) -> None:
         """Record that a connection takes part in a job."""
         job.join(session.session)
@@ -66,19 +75,22 @@ class Membership:
         record = job.record
         of_user = self._of_user[record.user]
         del self.jobs[record.job], of_user[record.job]
-        self._find_tenant(record)
         if not of_user:
             del self._of_user[record.user]
+        self._find_tenant(record)
         for session in job.sessions:
             self.sessions[session].jobs.discard(record.job)
 
     def _find_tenant(self, changed: JobRecord) -> None:
-        """Take the tenant of a job's user from the user's latest job for which the master has named one."""
-        user = changed.user
-        if not changed.tenant and user not in self._tenants:
-            return
+        if changed.tenant or changed.user in self._tenants:
+            self._name_tenant(changed.user)
+
+    def _name_tenant(self, user: str) -> None:
+        """Take a user's tenant from its latest job for which the master has named one, else as it is configured."""
         self._tenants.pop(user, None)
-        for record in reversed(self._of_user[user].values()):
+        if user in self._configured:
+            self._tenants[user] = self._configured[user]
+        for record in reversed(self._of_user.get(user, {}).values()):
             if record.tenant:
                 self._tenants[user] = record.tenant, record.tenant_weight
                 return

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
@@ -185,6 +185,11 @@ class Node(NodeState):
         """Start over on a new connection to the master, which numbers requests anew and has lost all reports."""
         self.decided = 0
         self._reports.link_opens()
+
+    def name_tenants(self, configured: Mapping[str, tuple[str, float]] | None) -> None:
+        """Divide the node among these users' tenants, as the master is configured; None: not, until it names some."""
+        self._members.name_tenants(configured)
+        self.ranks.due = True
 
     def job_states(self) -> list[JobState]:
         """Return the jobs whose origin is this node, for a master that rebuilds its state."""

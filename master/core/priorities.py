@@ -21,7 +21,6 @@ from master.core.node import Node
 from master.core.order import Placing
 from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings
-from master.ordering import TenantTree
 from penstock.wire import master_api as api
 
 #: Numbers closer than this leave no room in between: then all jobs get new ones.
@@ -84,15 +83,14 @@ class Priorities:
         self._dues.order_with_service()
 
     def _assign_tenants(self, order: Sequence[Job]) -> None:
-        """Note each job's tenant with its part of a node beside others; under ``fair``, shares are of jobs."""
+        """Note each job's tenant with its part of a node beside others."""
         settings = self._settings.current
-        if not settings.by_tenant or settings.ordering == "fair":
+        if not settings.divides_nodes:
             for job in order:
                 job.belongs_to(NO_TENANT)
             return
         users = {job.user for job in self._members.jobs.values() if job.described}
-        tree = TenantTree(dict.fromkeys(map(settings.tenant_of, sorted(users))), settings.weights)
-        weights = {tenant: float(f"{tree.flat_weight(tenant):.4g}") for tenant in tree.paths}
+        weights = settings.tenant_weights(sorted(users))
         for job in order:
             tenant = settings.tenant_of(job.user)
             job.belongs_to((tenant, weights[tenant]))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from master.ordering import Inside, Multilevel, OrderingSettings
+from master.ordering import Inside, Multilevel, OrderingSettings, TenantTree
+from master.ordering.drf import levels
 from master.placement import Peaks, PlacementName
 from penstock.model import Capacity
 
@@ -95,6 +96,27 @@ class MasterSettings:
     def tenant_of(self, user: str) -> str:
         """Return a user's tenant: the user itself unless configured."""
         return self.tenants.get(user, user)
+
+    @property
+    def divides_nodes(self) -> bool:
+        """Return whether each node is divided among tenants; under ``fair``, shares are of jobs."""
+        return self.by_tenant and self.ordering != "fair"
+
+    def tenant_weights(self, users: Iterable[str]) -> dict[str, float]:
+        """Return the tenants of these users, each with its part of a node beside the others."""
+        tree = TenantTree(dict.fromkeys(map(self.tenant_of, users)), self.weights)
+        return {tenant: float(f"{tree.flat_weight(tenant):.4g}") for tenant in tree.paths}
+
+    def configured_tenants(self) -> dict[str, tuple[str, float]] | None:
+        """Return the configured users' tenants with their weights, for nodes without jobs of these users; None: nodes
+        are not divided among tenants.
+        """
+        if not self.divides_nodes:
+            return None
+        paths = {level for tenant in self.tenants.values() for level in levels(tenant)}
+        users = [*self.tenants, *(name for name in self.weights if "/" not in name and name not in paths)]
+        weights = self.tenant_weights(users)
+        return {user: (tenant := self.tenant_of(user), weights[tenant]) for user in users}
 
     def peaks(self) -> Peaks:
         """Return the peak use that Tetris assumes for tasks. The defaults give the speeds of disks and links, because a

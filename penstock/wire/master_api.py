@@ -129,8 +129,7 @@ class Load(Params, frozen=True):
     queue; waiting ones count as used. ``most_commands`` is the largest number of CPU commands running at once, where
     some may start beyond the slots because the kernel knows the order of jobs; 0: none may. ``jobs`` are those changed
     since the connection's last Load; the first one contains all. ``t_alloc`` is UBIS's current threshold, if the node
-    tunes it. ``availability`` and ``ranks`` are sent when they differ from the last ones sent.
-    """
+    tunes it. ``availability`` and ``ranks`` are sent when they differ from the last ones sent."""
 
     rates: KindAmounts
     pending: KindAmounts
@@ -175,7 +174,7 @@ class Register(Params, frozen=True):
 class Registered(Result, frozen=True):
     """The master's version, longest heartbeat interval, and the fields that it reads: gaps, last parts of profiles,
     ``last`` of ``JobUse``, ``use`` (``job_lasts``), ``failed`` of ``job_ended``, ``most_commands``, ``ranks``, their
-    ``tenants``, ``commands`` of heartbeats."""
+    ``tenants``, ``commands`` of heartbeats. ``tenants``: user → tenant, its weight, as configured; nil: no shares."""
 
     protocol: int
     version: str
@@ -188,6 +187,7 @@ class Registered(Result, frozen=True):
     ranks: bool = False
     rank_tenants: bool = False
     commands: bool = False
+    tenants: dict[str, tuple[str, Annotated[float, msgspec.Meta(gt=0)]]] | None = None
 
 
 class Heartbeat(Params, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import select
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.wire.errors import RpcError
-from tests.integration.conftest import Daemon
+from tests.integration.conftest import Daemon, penstock, until
 
 Connect = Callable[..., Awaitable[Any]]
 
@@ -95,6 +96,25 @@ async def test_an_agent_applies_the_keys_that_it_can(agent: Reloaded, connect: C
         await client.call("show_config", daemon="master")
     agent.reload("")
     await client.call("launch", container={"argv": ["true"], "opportunistic": True})
+
+
+async def test_agents_learn_other_tenants(
+    master: Reloaded, start_agent: Callable[..., Daemon], connect: Connect
+) -> None:
+    agent = start_agent(master=master.daemon.addresses["listen"])
+
+    def has_tenant(tenant: str) -> bool:
+        (container,) = agent.status()["containers"]
+        return container["rank"] is not None and container["rank"]["tenant"] == tenant
+
+    client = await connect(agent)
+    await client.call("launch", container={"argv": ["sleep", "1000"]})
+    until(lambda: has_tenant(""))
+    set_ = penstock(agent, "config", "set", "--daemon", "master", f'tenants={{{getpass.getuser()}="research"}}')
+    assert set_.returncode == 0, set_.stderr
+    until(lambda: has_tenant("research"))
+    master.reload('ordering = "ejf"\n')
+    until(lambda: has_tenant(""))
 
 
 def test_a_master_takes_another_order(master: Reloaded) -> None:

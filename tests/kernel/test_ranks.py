@@ -4,8 +4,10 @@ beside all.
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
+import shlex
 import subprocess
 import sys
 import time
@@ -282,24 +284,27 @@ def test_a_tenant_whose_first_job_waits_keeps_its_share(tmp_path_factory: pytest
         share_equally(stats)
 
 
+def test_a_tenant_whose_first_detached_job_waits_keeps_its_share(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """That job is the first of its tenant on the node: its manager starts before the master knows the job."""
+    directory = tmp_path_factory.mktemp("jobs")
+    with ExitStack() as ends:
+        host = shared_host(directory, ends)
+        submit = submitter(host, directory, ends)
+        submit("waits", "exec sleep 1000")
+        job = submit("spin", SPINS)
+        spins = ContainerSpec(argv=tuple(python(SPIN)))
+        of_user = ends.enter_context(agent_of("tester", host)).launch(spins).id
+        until(lambda: first_of(host) == {"root", "tester"})
+        share_equally({"job": cpu_stat(of_job(host, job)[0]["container"]), "user": cpu_stat(of_user)})
+
+
 def test_the_idle_manager_of_a_detached_job_takes_nothing_from_its_tenant(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     directory = tmp_path_factory.mktemp("detached")
     with ExitStack() as ends:
         host = shared_host(directory, ends)
-        (directory / "spin.py").write_text(SPIN)
-        job_file = directory / "job.toml"
-        command = f"exec {sys.executable} {directory}/spin.py"
-        job_file.write_text(f"name = 'spin'\n[[task]]\nname = 't'\ncommand = '{command}'\n")
-        job = host.penstock("submit", "--detach", str(job_file)).stdout.strip()
-
-        @ends.callback
-        def end() -> None:  # the node's end would leave its containers running
-            host.penstock("cancel", job)
-            until(lambda: all(each["ended"] for each in host.status()["containers"]))
-
-        until(lambda: len(of_job(host, job)) == 1)
+        job = submitter(host, directory, ends)("spin", SPINS)
         spins = ContainerSpec(argv=tuple(python(SPIN)))
         of_user = ends.enter_context(agent_of("tester", host)).launch(spins).id
         until(lambda: first_of(host) == {"root", "tester"})
@@ -307,6 +312,26 @@ def test_the_idle_manager_of_a_detached_job_takes_nothing_from_its_tenant(
 
 
 SPIN = "import os\nos.sched_setaffinity(0, {0})\nwhile True: pass"
+SPINS = f"exec {shlex.join(python(SPIN))}"
+
+
+def submitter(host: Host, directory: Path, ends: ExitStack) -> Callable[[str, str], str]:
+    """Return a function that submits a detached job of one command, waits until that runs, and returns the job's id."""
+
+    def submit(name: str, command: str) -> str:
+        job_file = directory / f"{name}.toml"
+        job_file.write_text(f"name = '{name}'\n[[task]]\nname = 't'\ncommand = {json.dumps(command)}\n")
+        job = host.penstock("submit", "--detach", str(job_file)).stdout.strip()
+
+        @ends.callback
+        def end() -> None:  # the node's end would leave its containers running
+            host.penstock("cancel", job)
+            until(lambda: not of_job(host, job))
+
+        until(lambda: len(of_job(host, job)) == 1)
+        return job
+
+    return submit
 
 
 def shared_host(directory: Path, ends: ExitStack) -> Host:

@@ -168,6 +168,18 @@ def test_a_job_of_a_user_whose_tenant_is_unknown_is_outside() -> None:
     assert groups_of_starts(bed)[1:] == [("other-9.job",)]
 
 
+def test_where_the_tenants_are_configured_a_user_s_first_container_is_in_that_of_the_user() -> None:
+    """Also the manager of a detached job, which starts before the master knows the job, and a job of another node."""
+    bed = TenantsBed()
+    bed.node.name_tenants({"ann": ("research", 3.0)})
+    job = bed.register(session := bed.session_of("ann"))
+    bed.send(e.Requested(m.LAUNCH, session, Launch(container=ContainerSpec(argv=("x",), detach=True))))
+    bed.command("one", job="other-9", user="ann")
+    bed.command("one", job="other-8", user="bob")
+    ann, bob = group_of_tenant("research"), group_of_tenant("bob")
+    assert groups_of_starts(bed) == [(ann, group_of(job)), (ann, "other-9.job"), (bob, "other-8.job")]
+
+
 def test_a_job_whose_containers_are_gone_begins_in_its_tenant() -> None:
     bed = TenantsBed()
     session = bed.session_of("ann")

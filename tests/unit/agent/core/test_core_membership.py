@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,19 +17,35 @@ TENANTS = st.sampled_from(["", "research", "teaching"])
 JOBS = [("ann", "a1"), ("ann", "a2"), ("ann", "a3"), ("bob", "b1")]
 
 
-def expected(members: Membership) -> dict[str, tuple[str, float]]:
-    """The tenant of each user's latest job that has one."""
+WEIGHTS = st.sampled_from([1.0, 3.0])
+CONFIGURED = st.none() | st.dictionaries(
+    st.sampled_from(["ann", "bob", "max"]), st.tuples(TENANTS.filter(bool), WEIGHTS), max_size=2
+)
+
+
+def expected(
+    members: Membership, configured: Mapping[str, tuple[str, float]] | None = None
+) -> dict[str, tuple[str, float]]:
+    """The tenant of each user's latest job that has one, else as it is configured."""
     records = [job.record for job in members.jobs.values()]
-    return {record.user: (record.tenant, record.tenant_weight) for record in records if record.tenant}
+    of_jobs = {record.user: (record.tenant, record.tenant_weight) for record in records if record.tenant}
+    return {**(configured or {}), **of_jobs}
 
 
-@given(st.lists(st.tuples(st.sampled_from(JOBS), st.booleans(), TENANTS, st.sampled_from([1.0, 3.0]))))
-def test_they_are_those_of_each_user_s_latest_job_that_has_one(
-    steps: list[tuple[tuple[str, str], bool, str, float]],
+@given(st.lists(st.tuples(st.sampled_from(JOBS), st.booleans(), TENANTS, WEIGHTS) | CONFIGURED))
+def test_they_are_those_of_each_user_s_latest_job_that_has_one_else_those_configured(
+    steps: list[tuple[tuple[str, str], bool, str, float] | dict[str, tuple[str, float]] | None],
 ) -> None:
-    """A step adds a job, as an earlier agent's record has it, ends it, or sets its tenant."""
+    """A step adds a job, as an earlier agent's record has it, ends it, sets its tenant, or is a master's answer."""
     members = Membership()
-    for (user, job), ends, tenant, weight in steps:
+    configured: Mapping[str, tuple[str, float]] | None = None
+    for step in steps:
+        if not isinstance(step, tuple):
+            configured = step
+            members.name_tenants(configured)
+            assert members.tenants == expected(members, configured)
+            continue
+        (user, job), ends, tenant, weight = step
         known = members.jobs.get(job)
         if known is None:
             members.add(JobRecord(job=job, name="n", user=user, tenant=tenant, tenant_weight=weight))
@@ -38,7 +56,7 @@ def test_they_are_those_of_each_user_s_latest_job_that_has_one(
             assert members.set_priority(known.record, by) or (tenant, weight) == (
                 known.record.tenant, known.record.tenant_weight,
             )  # fmt: skip
-        assert members.tenants == expected(members)
+        assert members.tenants == expected(members, configured)
 
 
 def test_the_next_agent_has_them_and_the_start_of_a_container_asks_no_job() -> None:

@@ -69,6 +69,16 @@ def test_a_container_of_no_job_is_of_its_user_s_tenant_or_of_its_user(bed: Tenan
     assert bed.said(other).of == 3, "the master has no tenants any more"
 
 
+def test_a_node_without_jobs_is_divided_among_the_configured_tenants_and_other_users(bed: TenantsBed) -> None:
+    many, own, other = [bed.alone("ann") for _ in range(5)], bed.alone("max"), bed.alone("bob")
+    bed.node.name_tenants({"ann": ("research", 3.0), "max": ("research", 3.0)})
+    bed.sample()
+    assert sum(map(bed.weight, [*many, own])) == pytest.approx(3 * bed.weight(other), rel=0.05)
+    bed.node.name_tenants(None)
+    bed.sample()
+    assert bed.said(other).of == 7, "the master has no tenants any more"
+
+
 def test_promised_cores_come_before_the_shares(bed: TenantsBed) -> None:
     promised, one, two = bed.run("ann", cpu_cores=1.0, limits=Limits(cpu_cores=1.0)), bed.run("ann"), bed.run("bob")
     bed.told(promised, one, tenant="ann")

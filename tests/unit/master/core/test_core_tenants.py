@@ -39,6 +39,18 @@ def tenants_sent(b: Bed, job: str) -> dict[str, tuple[str, float]]:
     }
 
 
+def test_a_node_learns_the_configured_tenants_before_it_has_a_job_of_them() -> None:
+    weights = {"research": 3.0, "research/eve": 3.0, "bob": 2.0}
+    settings = MasterSettings(
+        ordering="gittins", tenants={"eve": "research/eve", "max": "research/max"}, weights=weights
+    )
+    assert settings.configured_tenants() == {
+        "eve": ("research/eve", 2.25), "max": ("research/max", 0.75), "bob": ("bob", 2.0),
+    }  # fmt: skip
+    assert MasterSettings().configured_tenants() is None
+    assert MasterSettings(ordering="fair", weights=weights).configured_tenants() is None
+
+
 def beat(b: Bed, **jobs: float) -> None:
     b.now += 1.0
     b.heartbeat("a", jobs=[JobUse(job=job, service_s=service_s) for job, service_s in jobs.items()])
