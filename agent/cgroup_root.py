@@ -14,6 +14,7 @@ _MADE = "penstock-"
 AUTO, SCOPE = "auto", "scope"
 #: The prefix of the units that hold containers and their launcher alone: that of the installation, and scopes.
 CONTAINERS_UNIT = "penstock-containers"
+_OF_IDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
 def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:
@@ -67,10 +68,10 @@ def was_made_by_launcher(root: Path) -> bool:
 
 
 def is_group(name: str) -> bool:
-    """Return whether a cgroup below ``containers/`` is a group of containers (agent.core.groups): no container's id has
-    a dot.
+    """Return whether a cgroup below ``containers/`` is a group of containers (agent.core.groups): its name has a dot,
+    or another character that no container's id has.
     """
-    return "." in name
+    return not _OF_IDS.issuperset(name)
 
 
 def container_directory(root: Path, container: str) -> Path:
@@ -79,7 +80,7 @@ def container_directory(root: Path, container: str) -> Path:
     for directory in directories:
         if (directory / container).is_dir():
             return directory / container
-        directories += filter(Path.is_dir, directory.glob("*.*"))
+        directories += (each for each in directory.glob("*") if is_group(each.name) and each.is_dir())
     return root / "containers" / container
 
 

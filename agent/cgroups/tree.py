@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from agent.cgroup_root import CONTAINERS_UNIT
+from agent.cgroup_root import CONTAINERS_UNIT, is_group
 from agent.cgroups.cgroup import Cgroup
 from agent.cgroups.core import CoreFiles
 from agent.cgroups.devices import Disk
@@ -33,7 +33,6 @@ from agent.core.confinement import Confinement
 from penstock.model.units import format_bytes
 
 CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
-_SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
 class CgroupTree:
@@ -195,7 +194,7 @@ class CgroupTree:
         """
         found = self._cgroups.get(container)
         if found is None:
-            assert container and _SAFE.issuperset(container), container
+            assert container and not is_group(container), container
             found = self._cgroups[container] = Cgroup(
                 self.groups.parents.get(container, self._containers) / container,
                 self.controllers, self.surroundings, self._filesystem, self._fd_budget,

@@ -106,6 +106,14 @@ class GroupsContract:
         assert again.get("a").remove()
         assert not bed.filesystem.exists(group(bed).encode())
 
+    def test_an_agent_finds_containers_in_groups_of_a_later_version(self, bed: Bed) -> None:
+        nested = bed.tree.create("a", ["Class_1", "q.queue"])
+        again = CgroupTree(bed.tree.root, bed.disks, bed.filesystem)
+        assert again.prepare() == {}
+        assert again.existing() == ["a"] and again.get("a").path == nested.path
+        assert again.get("a").remove()
+        assert not bed.filesystem.exists(group(bed, "Class_1").encode())
+
     def test_the_next_agent_enables_the_controllers_that_a_group_lacks(self, bed: Bed) -> None:
         names = ["t-1.tenant", "t-1.tenant/j-1.job"]
         bed.tree.create("a", ["t-1.tenant", "j-1.job"])

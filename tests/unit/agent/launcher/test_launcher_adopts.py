@@ -38,7 +38,7 @@ def test_a_process_in_a_container_is_refused_with_the_container_s_id(
 
 
 def test_a_container_is_found_in_groups_and_beside_them(tmp_path: Path) -> None:
-    there = ["a", "j-1.job/b", "t-1.job/j-2.job/c", "a/below"]
+    there = ["a", "j-1.job/b", "Later_1/j-2.job/c", "a/below"]
     for path in there:
         (tmp_path / "containers" / path).mkdir(parents=True)
     found = {name: container_directory(tmp_path, name) for name in ("a", "b", "c", "gone", "below")}
