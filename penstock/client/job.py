@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from penstock.client.errors import JobCancelled, NotPlaced
-from penstock.client.job_session import JobSession
+from penstock.client.job_session import JobSession, NothingWanted
 from penstock.client.link import Link, ask_over
 from penstock.client.monotask import Monotask
 from penstock.client.monotask_session import MonotaskSession, SessionMonotask
@@ -133,11 +133,14 @@ class Job(JobSession):
         self._check()
         names, request = self._request(stage, tasks, opportunistic)
         try:
-            await self._link.call(m.PLACE, request)
+            with contextlib.suppress(NothingWanted):
+                await self._link.call(m.PLACE, request)
         except BaseException:
             self._tasks.withdraw(names)
             raise
         self._tasks.confirm(names)
+        for name in names:  # those cancelled meanwhile have ended
+            self._wake(name)
 
     async def placed(self, task: str) -> str:
         """Wait for a task's placement and return its node.
@@ -184,7 +187,7 @@ class Job(JobSession):
         If the agent is away, or the call is cancelled meanwhile, the tasks are cancelled once the agent is back.
 
         Raises:
-            RpcError: the agent refused; no task is cancelled.
+            RpcError: the agent refused; only tasks that it has not been asked to place are cancelled.
         """
         names = list(tasks)
         wanted = self._tasks.want_no_more(names)

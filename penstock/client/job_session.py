@@ -36,6 +36,10 @@ class _Task(msgspec.Struct):
     ended: Ended | None = None
 
 
+class NothingWanted(Exception):  # noqa: N818 - describes a state
+    """All tasks of a request were cancelled before it was sent."""
+
+
 class PlacementLedger:
     """The tasks that the agent was asked to place: the state that must survive its restart.
 
@@ -66,8 +70,17 @@ class PlacementLedger:
             self._tasks[name].confirmed = True
 
     def wanted(self, requests: Iterable[TaskRequest]) -> list[TaskRequest]:
-        """Return those of recorded requests whose tasks are not cancelled."""
-        return [request for request in requests if not self._tasks[request.task].cancelled]
+        """Return those of recorded requests whose tasks are not cancelled. The others end, as the agent is not asked
+        for them: even if it refuses the cancellation.
+
+        Raises:
+            NothingWanted: all are cancelled.
+        """
+        wanted = [request for request in requests if not self._tasks[request.task].cancelled]
+        self.cancel({request.task for request in requests} - {request.task for request in wanted})
+        if not wanted:
+            raise NothingWanted
+        return wanted
 
     def withdraw(self, names: Iterable[str]) -> None:
         """Remove tasks that the agent did not accept."""

@@ -170,6 +170,28 @@ async def test_a_task_whose_cancellation_was_refused_is_asked_for_again(fake: Fa
     assert fake.called("cancel_tasks")[2].tasks == ["m2"]
 
 
+@pytest.mark.parametrize("others", [[], ["m2"]])
+async def test_a_task_that_was_not_asked_for_ends_even_if_its_cancellation_is_refused(
+    fake: FakeAgent, client: AgentClient, others: list[str]
+) -> None:
+    job = await client.register_job("again")
+    fake.refuse["cancel_tasks"] = refused("not now")
+    lost: asyncio.Queue[bool] = asyncio.Queue()
+    client.on_link = lost.put_nowait
+    await fake.stop()
+    await asyncio.wait_for(lost.get(), 5)
+    placed = asyncio.ensure_future(job.place("map", [request_of(name, "true") for name in ["m1", *others]]))
+    cancelled = asyncio.ensure_future(job.cancel_tasks(["m1"]))
+    await asyncio.sleep(0)
+    ended = asyncio.ensure_future(job.ended("m1"))
+    await fake.start()
+    await asyncio.wait_for(placed, 5)
+    with pytest.raises(RpcError, match="not now"):
+        await asyncio.wait_for(cancelled, 5)
+    assert [request.task for call in fake.called("place") for request in call.tasks] == others
+    assert (await asyncio.wait_for(ended, 5)).by is EndedBy.CANCELLED
+
+
 async def test_placements_wait_for_the_admission_after_a_restart(fake: FakeAgent, client: AgentClient) -> None:
     job = await client.register_job("again")
     await job.place("map", [request_of("m1", "true")])
