@@ -9,9 +9,6 @@ from penstock.documents import Resources
 
 #: Ten minutes at one row per second.
 _MOST_ROWS = 600
-STEP_S = 1.0
-#: A tick that comes this fraction of a step after the last row, a little early, still makes a row.
-_EARLY = 0.9
 _DIGITS = 4
 
 #: The quantities that are kept over time; capacity is left out, as it changes only with the configuration.
@@ -19,7 +16,7 @@ _KEPT = ("promised", "used", "slack")
 
 
 class History:
-    """The last ``most_rows`` rows, at most one per :data:`STEP_S`."""
+    """The last ``most_rows`` rows."""
 
     def __init__(self, most_rows: int = _MOST_ROWS) -> None:
         self._columns: tuple[tuple[str, str], ...] = ()
@@ -29,7 +26,7 @@ class History:
         return len(self._rows)
 
     def note(self, resources: Resources, at: float) -> None:
-        """Add a row if the last one is old enough. ``at`` is Unix time.
+        """Add a row. ``at`` is Unix time.
 
         The history starts anew if the clock was set back, or if the columns changed because a resource became known.
         """
@@ -40,8 +37,6 @@ class History:
         if columns != self._columns or (self._rows and at < self._rows[-1][0]):
             self._columns = columns
             self._rows.clear()
-        if self._rows and at - self._rows[-1][0] < _EARLY * STEP_S:
-            return
         self._rows.append((at, *(round(float(amount), _DIGITS) for *_, amount in known)))
 
     def since(self, at: float = 0.0) -> dict[str, object]:

@@ -17,8 +17,10 @@ from aiohttp import web
 from penstock.documents import Resources
 from penstock.openapi import Fault, json
 from penstock.ticks import BETWEEN, next_tick_s
-from penstock.web.history import STEP_S, History
+from penstock.web.history import History
 
+#: The time between two rows of the history.
+STEP_S = 1.0
 #: The minimum time between two events, and the fraction of one core that their computation may take.
 INTERVAL_S = 2.0
 _MOST_CORES = 0.005

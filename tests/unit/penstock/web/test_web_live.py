@@ -14,8 +14,7 @@ from aiohttp import web
 
 from penstock.documents import Resource, Resources
 from penstock.web import live
-from penstock.web.history import STEP_S
-from penstock.web.live import Live
+from penstock.web.live import STEP_S, Live
 
 TIMEOUT_S = 30
 
