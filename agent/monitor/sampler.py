@@ -16,6 +16,7 @@ import resource
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -56,6 +57,8 @@ class Sampler:
         self._quiet: set[str] = set()
         self._sum: SummedUse | None = None  # right after the containers were read one by one
         self._ticks = 0
+        self._counter = count()
+        self._numbers: dict[str, int] = {}  # each container's, which decides in which ticks it is read
         self._last = Snapshot(at=time.monotonic(), interval_s=0.0)
 
     def sample(self, containers: Collection[str], traffic: Mapping[str, Counters]) -> Snapshot:
@@ -78,14 +81,15 @@ class Sampler:
             self._before, self._sum = {}, None
             self._quiet.clear()
             return {}
-        turns = {name: number + self._ticks for number, name in enumerate(containers)}
-        due = {name for name, turn in turns.items() if turn % _ROUND == 0}
+        old, counter = self._numbers, self._counter
+        numbers = self._numbers = {name: old[name] if name in old else next(counter) for name in containers}
+        due = {name for name, number in numbers.items() if (number + self._ticks) % _ROUND == 0}
         left_out = {name for name in containers if name not in due and self._is_quiet(name, traffic)}
         before = tree.summed_use() if left_out else None
         fresh: dict[str, _Read] = {}
         for name in containers:
             if name not in left_out:
-                shown = turns[name] % _SHOWN == 0 or name not in self._before
+                shown = (numbers[name] + self._ticks) % _SHOWN == 0 or name not in self._before
                 self._read_one(tree, name, traffic, fresh, shown)
         after = tree.summed_use()
         if before is not None and self._more_was_used(fresh, before, after):

@@ -30,7 +30,7 @@ class FakeTree:
         self.samples = {name: CgroupSample(memory_working_set_bytes=1000) for name in NAMES}
         self.gone = SummedUse(0.0, 0, 0)
         self.read: list[str] = []
-        self.shown = 0  # how often what is only shown was read, too
+        self.shown: list[str] = []  # those of which what is only shown was read, too
         self.sums = 0  # how often the use of all together was read
         self._name = ""
 
@@ -40,7 +40,7 @@ class FakeTree:
 
     def sample(self, *, full: bool = True, shown: bool = True) -> CgroupSample | None:
         self.read.append(self._name)
-        self.shown += shown
+        self.shown += [self._name] * shown
         return self.samples.get(self._name)
 
     def cpu_s(self) -> float | None:
@@ -109,10 +109,22 @@ def test_what_is_only_shown_is_read_at_first_and_then_in_each_fourth_tick(bed: B
     for _ in range(5):
         for name in NAMES:
             bed.tree.use(name, cpu_s=0.5)
-        bed.tree.shown = 0
+        bed.tree.shown.clear()
         bed.tick()
-        read.append(bed.tree.shown)
+        read.append(len(bed.tree.shown))
     assert read == [len(NAMES), *4 * [len(NAMES) // sampler._SHOWN]]
+
+
+def test_what_is_only_shown_is_read_in_time_while_earlier_containers_end(bed: Bed) -> None:
+    last, shown = NAMES[-1], []
+    bed.tick()
+    for name in NAMES[: sampler._SHOWN]:
+        bed.tree.remove(name)
+        bed.tree.use(last, cpu_s=0.5)
+        bed.tree.shown.clear()
+        bed.tick()
+        shown.append(bed.tree.shown.count(last))
+    assert sum(shown) == 1
 
 
 def test_all_together_are_read_only_to_leave_out_some_of_them(bed: Bed) -> None:
