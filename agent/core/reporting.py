@@ -86,7 +86,6 @@ class Reports:
             most_commands=cpu.most_commands if self._attained.most_commands_read else 0,
             promised_cores=ledger.promised_cores,
             promised_memory_bytes=ledger.promised_memory_bytes,
-            opportunistic_memory_bytes=ledger.asked_memory_bytes,
             jobs=self._attained.report(now),
             t_alloc=self._slack.moved_t_alloc,
             availability=self._executors.availability(ledger, now),

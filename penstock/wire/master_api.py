@@ -117,19 +117,19 @@ class ExecutorUse(Params, frozen=True):
     last_part: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
 
 
-class Load(Params, frozen=True):
+class Load(Params, frozen=True, forbid_unknown_fields=False):
     """The load of a node (Ursa §4.2.2, UBIS §IV.A). ``rates`` are processing rates in bytes/s, X/T over a sliding
     window, × slots; 0 while unknown. ``pending`` is the work assigned and not done, bytes per kind, of every monotask
     and placed task on the node. ``idle`` is the number of free slots per kind, less a core for each placed task that
     will compute and has no monotask in the queues yet, because its framework has only just learned its node.
     ``used_cores`` and ``used_memory_bytes`` are the measured use of all containers, or the cores of the slots that
     frameworks hold, if those are more; ``disk_busy`` and ``network_busy`` are the utilization of disks and link.
-    ``promised_…`` is reserved for regular work, ``opportunistic_…`` requested by opportunistic work.
-    ``opportunistic_queue_free`` is the number of further opportunistic commands beyond the slack that the node would
-    queue; waiting ones count as used. ``most_commands`` is the largest number of CPU commands running at once, where
-    some may start beyond the slots because the kernel knows the order of jobs; 0: none may. ``jobs`` are those changed
-    since the connection's last Load; the first one contains all. ``t_alloc`` is UBIS's current threshold, if the node
-    tunes it. ``availability`` and ``ranks`` are sent when they differ from the last ones sent."""
+    ``promised_…`` is reserved for regular work. ``opportunistic_queue_free`` is the number of further opportunistic
+    commands beyond the slack that the node would queue; waiting ones count as used. ``most_commands`` is the largest
+    number of CPU commands running at once, where some may start beyond the slots because the kernel knows the order of
+    jobs; 0: none may. ``jobs`` are those changed since the connection's last Load; the first one contains all.
+    ``t_alloc`` is UBIS's current threshold, if the node tunes it. ``availability`` and ``ranks`` are sent when they
+    differ from the last ones sent. Unknown fields are ignored: older agents send the memory requested on slack."""
 
     rates: KindAmounts
     pending: KindAmounts
@@ -140,7 +140,6 @@ class Load(Params, frozen=True):
     network_busy: float = 0.0
     promised_cores: float = 0.0
     promised_memory_bytes: Bytes = 0
-    opportunistic_memory_bytes: Bytes = 0
     opportunistic_queue_free: Count = 0
     most_commands: Count = 0
     jobs: list[JobUse] = []

@@ -9,7 +9,7 @@ import pytest
 from penstock.wire import agent_methods, master_api, relayed_methods
 from penstock.wire.agent_api import Cancel, Grants, Notice
 from penstock.wire.agent_methods import CANCEL, KILL, STATUS
-from penstock.wire.connection import to_wire
+from penstock.wire.connection import read, to_wire
 from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import SlotTakenBack
 from penstock.wire.method import USERS, Caller, Method, handlers, methods_of
@@ -64,3 +64,11 @@ def test_the_type_of_a_notification_names_it() -> None:
 
 def test_the_type_of_a_message_to_the_master_names_its_method() -> None:
     assert len({method.params for method in master_api.REQUESTS.values()}) == len(master_api.REQUESTS)
+
+
+def test_what_an_older_agent_reports_in_a_load_is_read_without_the_fields_that_are_no_longer_used() -> None:
+    load = {"rates": {}, "pending": {}, "idle": {}, "used_cores": 1.5}
+    older = {"decided": 3, "load": load | {"opportunistic_memory_bytes": 1 << 30}}
+    heartbeat = read(older, master_api.Heartbeat)
+    assert heartbeat == read({"decided": 3, "load": load}, master_api.Heartbeat)
+    assert heartbeat.load.used_cores == 1.5
