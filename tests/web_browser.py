@@ -64,7 +64,11 @@ class Browser:
         self._driver = driver
 
     def open(self, url: str) -> None:
-        """Show a page, and wait for its first event; earlier records are cleared."""
+        """Show a page, and wait for its first event; earlier records are cleared.
+
+        The page before is left first: its server may be gone, and each attempt to reconnect is a complaint.
+        """
+        self._driver.get("about:blank")
         self.complaints(), self.origins()
         self.dark(on=False)
         self.width(WIDE)
