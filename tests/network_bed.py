@@ -62,8 +62,11 @@ with socket.socket(family, kind) as link:
         while int(most_bytes_per_s) and sent > int(most_bytes_per_s) * (time.monotonic() - began):
             time.sleep(0.002)
 """
-#: The rate of a sender of datagrams that are dropped where they arrive: nothing else keeps it from taking a processor.
+#: The rate of all senders of datagrams that are dropped where they arrive: nothing else keeps them from taking the
+#: processors.
 _FLOOD_BYTES_PER_S = 40_000_000
+#: An unlimited sender may be faster than what reads its data: that is given up after so long.
+_DRAIN_S = 5.0
 
 
 class Flow:
@@ -93,15 +96,13 @@ class Flow:
         """The rate at which the next so many bytes come over the wire, after a fifth as many as warm-up."""
         self._drain()
         self._receive(wire_bytes=wire_bytes // 5)
-        self._drain()  # data that waited here came earlier
-        began = time.monotonic()
+        began = self._drain()  # data that waited here came earlier
         received = self._receive(wire_bytes=wire_bytes)
         return received / (time.monotonic() - began)
 
     def during(self, seconds: float) -> float:
         """Bytes per second that come over the wire from now on, and for so long."""
-        self._drain()
-        began = time.monotonic()
+        began = self._drain()
         received = self._receive(until=began + seconds)
         return received / (time.monotonic() - began)
 
@@ -127,10 +128,14 @@ class Flow:
                 break
         return best
 
-    def _drain(self) -> None:
-        for _ in range(5000):  # an unlimited sender may be faster than this
-            if not sum(_read(each) for each in self._arriving):
-                break
+    def _drain(self) -> float:
+        """Read what has arrived. Return a time before which nothing came that was not read: taken after the last read,
+        it would leave out a pause of this process while data arrives.
+        """
+        began = at = time.monotonic()
+        while sum(_read(each) for each in self._arriving) and at < began + _DRAIN_S:
+            at = time.monotonic()
+        return at
 
     def _receive(self, wire_bytes: float = float("inf"), until: float | None = None) -> float:
         received = 0.0
@@ -239,7 +244,8 @@ class Bed:
         with self.member(cgroup):
             listeners = [_listener(protocol, NEAR, NEAR6) for _ in range(flows)]
         with self._inside(self._far):
-            return self._flow(Path(os.devnull), protocol, 0, listeners, 0 if protocol == "tcp" else _FLOOD_BYTES_PER_S)
+            each = 0 if protocol == "tcp" else _FLOOD_BYTES_PER_S // flows
+            return self._flow(Path(os.devnull), protocol, 0, listeners, each)
 
     def exchange(self, sender: Path, receiver: Path, size: int, timeout_s: float = TIMEOUT_S) -> None:
         """One UDP packet from a socket of one cgroup by way of the other namespace to a socket of another."""
