@@ -97,7 +97,7 @@ def test_a_gate_sends_nothing_to_another_user_and_fails_open(trap: Trap) -> None
         said.append(line)
         warned.set()
 
-    with Gate("test", socket=trap.path, patience_s=0.05, warn=warn) as gate, gate.acquire("cpu", 1):
+    with Gate("test", socket=trap.path, patience_s=2.0, warn=warn) as gate, gate.acquire("cpu", 1):
         assert warned.wait(10)
     assert "runs as nobody" in said[0]
     assert trap.received() == b""
