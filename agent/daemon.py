@@ -255,7 +255,7 @@ class Agent:
             return
         log.critical("the launcher is gone: its containers continue within their limits, without exit statuses")
         self._executor.launcher_lost()
-        self._shell.dispatch(e.LauncherLost(time.time()))
+        self._shell.dispatch(e.LauncherLost())
         if self._stopping:
             self._executor.give_up()
         elif self._config.spawn_launcher:

@@ -75,10 +75,10 @@ def ancestry(pid: int, proc: Path = PROC) -> Iterator[int]:
             return  # it ended meanwhile
 
 
-def is_still(pid: int, at_s: float, proc: Path = PROC) -> bool:
+def is_still(pid: int, at_s: float) -> bool:
     """Return whether the process that had this pid at this time (CLOCK_BOOTTIME) still lives: none that began later."""
     try:
-        ticks = int(_stat(pid, proc)[_START_FIELD])
+        ticks = int(_stat(pid, PROC)[_START_FIELD])
     except (OSError, ValueError, IndexError):
         return False
     return ticks <= at_s * os.sysconf("SC_CLK_TCK")

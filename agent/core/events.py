@@ -166,8 +166,6 @@ class GivenBack:
 class LauncherLost:
     """The launcher died: its containers have lost their parent. Starts under way report their own end."""
 
-    at: float
-
 
 @dataclass(frozen=True, slots=True)
 class Confined:

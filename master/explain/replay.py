@@ -77,8 +77,8 @@ def _decision(account: Account, names: list[str]) -> dict[str, Any]:
     }
 
 
-def text(said: dict[str, Any], best: int = 3) -> str:
-    """Return the replay as text: each task with its ``best`` nodes."""
+def text(said: dict[str, Any]) -> str:
+    """Return the replay as text: each task with its three best nodes."""
     lines = [f"Order ({said['ordering']}):"]
     lines += [f"  {i}. {each['job']} {each['name']}: {each['why']}" for i, each in enumerate(said["order"], start=1)]
     stage = None
@@ -88,7 +88,7 @@ def text(said: dict[str, Any], best: int = 3) -> str:
             bonus = " + bonus" if decision["whole"] else ""
             lines.append(f"Stage {stage[1]} of {stage[0]}: score {decision['stage_score']:.4g}{bonus}")
         fits = {name: fit for name, fit in decision["fit"].items() if fit is not None}
-        ranked = sorted(fits, key=lambda name: -fits[name])[:best]
+        ranked = sorted(fits, key=lambda name: -fits[name])[:3]
         shown = ", ".join(f"{name} {fits[name]:.4g}" for name in ranked)
         barred = len(decision["fit"]) - len(fits)
         lines.append(

@@ -39,7 +39,7 @@ class Processes(NodeBooks):
     def launcher_dies(self) -> None:
         """End the launcher. Its processes run on; a start that it had accepted is answered like any other."""
         promised = self.node.ledger()
-        self.send(e.LauncherLost(self.now))
+        self.send(e.LauncherLost())
         assert self.orphans == self.processes
         ledger = self.node.ledger()
         assert ledger.promised_cores == promised.promised_cores

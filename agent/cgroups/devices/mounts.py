@@ -16,7 +16,6 @@ class Mount:
 
     point: str
     kind: str
-    source: str
     options: str
 
     def option(self, name: str) -> list[str]:
@@ -35,7 +34,7 @@ def mounts(text: str) -> dict[int, Mount]:
         left, dash, right = line.partition(" - ")
         before, after = left.split(), right.split(" ")
         if dash and len(before) >= 6 and len(after) >= 3 and before[0].isdigit():
-            found[int(before[0])] = Mount(_plain(before[4]), after[0], _plain(after[1]), _plain(after[2]))
+            found[int(before[0])] = Mount(_plain(before[4]), after[0], _plain(after[2]))
     return found
 
 

@@ -32,7 +32,7 @@ def started(bed: NodeBed, *, adopted: bool = False) -> str:
 
 
 def lost(bed: NodeBed) -> list[i.Instruction]:
-    return bed.handle(e.LauncherLost(1e9))
+    return bed.handle(e.LauncherLost())
 
 
 def ended(bed: NodeBed, container: str) -> Ended:
