@@ -21,7 +21,7 @@ _TASK_TO_INPUT = 3
 _MAX_CORES = 8
 
 
-class Asked(NamedTuple):
+class PlannedJob(NamedTuple):
     """A job of a user: an operation over the first ``part`` of the text."""
 
     name: str
@@ -30,15 +30,15 @@ class Asked(NamedTuple):
 
 
 #: In the order in which they are submitted: large ones first, which is the worst case for an order by arrival.
-ASKED = (
-    Asked("inverted-index", "inverted-index", 1.0),
-    Asked("sort", "sort", 1.0),
-    Asked("word-count", "word-count", 1.0),
-    Asked("inverted-index-quarter", "inverted-index", 0.25),
-    Asked("sort-quarter", "sort", 0.25),
-    Asked("word-count-quarter", "word-count", 0.25),
-    Asked("sort-eighth", "sort", 0.125),
-    Asked("word-count-eighth", "word-count", 0.125),
+PLANNED_JOBS = (
+    PlannedJob("inverted-index", "inverted-index", 1.0),
+    PlannedJob("sort", "sort", 1.0),
+    PlannedJob("word-count", "word-count", 1.0),
+    PlannedJob("inverted-index-quarter", "inverted-index", 0.25),
+    PlannedJob("sort-quarter", "sort", 0.25),
+    PlannedJob("word-count-quarter", "word-count", 0.25),
+    PlannedJob("sort-eighth", "sort", 0.125),
+    PlannedJob("word-count-eighth", "word-count", 0.125),
 )
 #: Each user has a share of a static split: one indexes, one sorts, one counts.
 USERS = ("inverted-index", "sort", "word-count")
@@ -80,7 +80,7 @@ class Plan:
     def tasks(self) -> int:
         """Tasks of all jobs together; each has its part of both stages' (:meth:`demo.corpus.Corpus.first`)."""
         stages = (self.partitions, self.reducers)
-        return sum(math.ceil(asked.part * tasks) for asked in ASKED for tasks in stages)
+        return sum(math.ceil(planned.part * tasks) for planned in PLANNED_JOBS for tasks in stages)
 
     # ------------------------------------------------------------ shares
 
@@ -104,9 +104,9 @@ class Plan:
         begin, end = index * self.share, (index + 1) * self.share
         return tuple(core for at, core in enumerate(usable) if at < end - 1e-9 and at + 1 > begin + 1e-9)
 
-    def job_bytes(self, asked: Asked) -> int:
+    def job_bytes(self, planned: PlannedJob) -> int:
         """Memory promised to a job's container."""
-        return _BASE_BYTES + self._tasks_bytes + int(_HELD[asked.operation] * asked.part * self.text_bytes)
+        return _BASE_BYTES + self._tasks_bytes + int(_HELD[planned.operation] * planned.part * self.text_bytes)
 
     @property
     def _tasks_bytes(self) -> int:
@@ -117,7 +117,7 @@ class Plan:
     @property
     def jobs_bytes(self) -> int:
         """Memory for all jobs."""
-        return sum(map(self.job_bytes, ASKED))
+        return sum(map(self.job_bytes, PLANNED_JOBS))
 
     @property
     def table_bytes(self) -> int:
@@ -184,18 +184,18 @@ class Plan:
         pinned = executor == "static" and not self.cpu_max_enforced
         return [
             JobSpec(
-                name=asked.name,
-                operation=asked.operation,
-                part=asked.part,
+                name=planned.name,
+                operation=planned.operation,
+                part=planned.part,
                 corpus=str(self.text / "corpus.json"),
-                output=str(self.output(executor, asked.name)),
-                result=str(self.directory / executor / f"{asked.name}.result.json"),
+                output=str(self.output(executor, planned.name)),
+                result=str(self.directory / executor / f"{planned.name}.result.json"),
                 workers=self.workers,
                 slots=self.slots_of(executor),
-                cores=self.affinity(USERS.index(asked.operation)) if pinned else (),
+                cores=self.affinity(USERS.index(planned.operation)) if pinned else (),
                 socket=str(self.socket or "") if executor in PENSTOCK else "",
             )
-            for asked in ASKED
+            for planned in PLANNED_JOBS
         ]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.plain import PlainProcess
-from demo.plan import ASKED, USERS, Asked, Plan
+from demo.plan import PLANNED_JOBS, USERS, Plan, PlannedJob
 from demo.records import BESIDE, JobResult, JobSpec
 from demo.tenants import tallied
 from penstock.client import AgentClient, Container
@@ -86,7 +86,7 @@ class Runner:
         self._progress = progress
         self._directory = plan.directory / executor
         self._done: dict[tuple[str, str], int] = {}
-        self._all_ready = asyncio.Barrier(len(ASKED))
+        self._all_ready = asyncio.Barrier(len(PLANNED_JOBS))
         self._turns = {user: asyncio.Lock() for user in USERS}
         self._table_wanted = asyncio.Event()
         self._samples: list[dict[str, Any]] = []
@@ -109,7 +109,7 @@ class Runner:
                         group.create_task(self._table(tenants))
                     running = [
                         group.create_task(self._job(*job))
-                        for job in zip(ASKED, self._plan.jobs(self._executor), strict=True)
+                        for job in zip(PLANNED_JOBS, self._plan.jobs(self._executor), strict=True)
                     ]
                 jobs = [job.result() for job in running]
                 run = Run(self._executor, min(job.began for job in jobs), max(job.ended for job in jobs), jobs)
@@ -126,7 +126,7 @@ class Runner:
 
     # ------------------------------------------------------------ jobs
 
-    async def _job(self, asked: Asked, spec: JobSpec) -> JobRun:
+    async def _job(self, planned: PlannedJob, spec: JobSpec) -> JobRun:
         path = self._directory / f"{spec.name}.spec.json"
         spec.save(path)
         cores = self._plan.share if self._executor == "static" else None
@@ -136,7 +136,7 @@ class Runner:
             env=self._plan.environment,
             cwd=str(self._plan.project),
             limits=Limits(cpu_cores=cores),
-            memory_bytes=self._plan.job_bytes(asked),
+            memory_bytes=self._plan.job_bytes(planned),
         )
         plain = self._executor == "plain"
         async with self._launched(container, plain=plain) as (launched, begin, output):
@@ -144,7 +144,7 @@ class Runner:
             await self._all_ready.wait()
             began = time.monotonic()
             # On a static split the jobs of a user run one after the other in the user's share.
-            async with self._turns[asked.operation] if self._executor == "static" else contextlib.nullcontext():
+            async with self._turns[planned.operation] if self._executor == "static" else contextlib.nullcontext():
                 with contextlib.suppress(BrokenPipeError):  # its exit status has the reason
                     os.write(begin, b"begin\n")
                 async for line in output:

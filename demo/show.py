@@ -20,7 +20,7 @@ import psutil
 from demo import node, report
 from demo.corpus import SOURCES, materialise
 from demo.picture import draw
-from demo.plan import ASKED, Plan
+from demo.plan import PLANNED_JOBS, Plan
 from demo.progress import Progress
 from demo.records import BESIDE, EXECUTORS
 from demo.run import Run, Runner
@@ -155,7 +155,7 @@ async def _runs(
         runs, own, digests = {}, {}, {}
         for executor in EXECUTORS:
             await asyncio.to_thread(even_out, plan)
-            progress.phase(f"{executor}: {len(ASKED)} jobs")
+            progress.phase(f"{executor}: {len(PLANNED_JOBS)} jobs")
             before = up.cpu_seconds()
             runs[executor] = await Runner(agent, plan, executor, progress.update).run()
             own[executor] = {name: used - before[name] for name, used in up.cpu_seconds().items()}
@@ -187,7 +187,7 @@ async def _linked(agent: AgentClient) -> None:
 
 def _digests(plan: Plan, executor: str, *, keep: bool) -> dict[str, str]:
     """Digest the output of a run, and remove it: the next one shall find as much memory and disk."""
-    outputs = [plan.output(executor, asked.name) for asked in ASKED]
+    outputs = [plan.output(executor, planned.name) for planned in PLANNED_JOBS]
     found = report.digests(outputs)
     if not keep:
         for output in outputs:
@@ -200,8 +200,8 @@ def _digests(plan: Plan, executor: str, *, keep: bool) -> dict[str, str]:
 
 def _introduction(plan: Plan) -> str:
     return (
-        f"{len(ASKED)} jobs at once on {counted(plan.cores, 'core')}: {', '.join(asked.name for asked in ASKED)} of "
-        f"{plan.text_bytes / _MEGABYTE:.0f} MB; "
+        f"{len(PLANNED_JOBS)} jobs at once on {counted(plan.cores, 'core')}: "
+        f"{', '.join(job.name for job in PLANNED_JOBS)} of {plan.text_bytes / _MEGABYTE:.0f} MB; "
         f"for all of it {counted(plan.partitions, 'map task')}, {counted(plan.reducers, 'reduce task')}, "
         f"{counted(plan.workers, 'worker')}"
     )

@@ -9,7 +9,7 @@ import pytest
 
 from agent.config import AgentConfig
 from demo.dispatch import machine_command
-from demo.plan import ASKED, USERS, Plan
+from demo.plan import PLANNED_JOBS, USERS, Plan
 from demo.show import Options, ShowFailed, make_plan
 from master.config import MasterConfig
 from penstock.config.settings import load
@@ -36,16 +36,17 @@ def test_the_archive_fits_at_first_and_not_when_the_table_has_come(megabytes: in
     # Already when the jobs use a quarter of their promises.
     assert made.jobs_bytes / 4 + made.table_bytes + made.archive_bytes > T_PREEMPT * made.capacity_bytes
     assert made.share * len(USERS) == pytest.approx(min(cores, 8.0))
-    assert {asked.operation for asked in ASKED} == set(USERS), "each job is one user's"
+    assert {planned.operation for planned in PLANNED_JOBS} == set(USERS), "each job is one user's"
     assert made.slots >= made.share
     assert {job.slots for job in made.jobs("plain")} == {made.workers + 1}, "one more than a job may use cores"
     assert {job.cores for job in made.jobs("plain")} == {()}
-    assert len({job.name for job in made.jobs("plain")}) == len(ASKED), "a job's name is its directory's"
+    assert len({job.name for job in made.jobs("plain")}) == len(PLANNED_JOBS), "a job's name is its directory's"
 
 
 def test_shares_that_cannot_be_enforced_become_cores_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
-    of_user = {asked.operation: job.cores for asked, job in zip(ASKED, plan(10, 2.0).jobs("static"), strict=True)}
+    jobs = plan(10, 2.0).jobs("static")
+    of_user = {planned.operation: job.cores for planned, job in zip(PLANNED_JOBS, jobs, strict=True)}
     assert of_user == {"inverted-index": (3,), "sort": (3, 5), "word-count": (5,)}
     assert {job.cores for job in plan(10, 2.0).jobs("penstock")} == {()}
 
