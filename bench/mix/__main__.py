@@ -126,13 +126,13 @@ def add_host(parser: argparse.ArgumentParser) -> None:
 def _measure_here(options: argparse.Namespace, place: Place, ways: list[str], command: str) -> int:
     """Measure on this host."""
     kept = costs_of(options.costs.encode()) if options.costs else None
-    asked = guest.Asked(ways, options.seed, options.seeds, 60 * options.minutes, options.archive, kept)
+    measurements = guest.MeasurementPlan(ways, options.seed, options.seeds, 60 * options.minutes, options.archive, kept)
     processors, memory_mib = os.cpu_count(), psutil.virtual_memory().total >> 20
     came_from = _origin(f"this host: {processors} processors, {memory_mib} MiB", layer.versions_here(), command)
     directory: Path = options.records / f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
     directory.mkdir(parents=True)
     print(f"records: {directory}", flush=True)
-    guest.measure_all(asked, place, directory, came_from)
+    guest.measure_all(measurements, place, directory, came_from)
     return report.main([str(file) for file in sorted(directory.glob("*.json"))])
 
 

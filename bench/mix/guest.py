@@ -41,7 +41,7 @@ BY_THE_KERNEL: dict[str, Start] = {"plain": plain, "slices": slices, "static": s
 Made = tuple[dict[str, float], list[Done]]
 
 
-class Asked(NamedTuple):
+class MeasurementPlan(NamedTuple):
     """The measurements: the ways on ``seeds`` plans from ``seed`` on. ``costs``: those of another run, or None."""
 
     ways: list[str]
@@ -144,23 +144,23 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--costs", type=lambda text: costs_of(text.encode()))
     parser.add_argument("--origin", type=lambda text: msgspec.json.decode(text, type=Origin), required=True)
     options = parser.parse_args(arguments)
-    asked = Asked(
+    measurements = MeasurementPlan(
         options.ways.split(","), options.seed, options.seeds, options.window_s, options.archive, options.costs
     )
-    measure_all(asked, prepare(), RECORDS, options.origin)
+    measure_all(measurements, prepare(), RECORDS, options.origin)
     return 0
 
 
-def measure_all(asked: Asked, place: Place, records: Path, origin: Origin) -> None:
+def measure_all(measurements: MeasurementPlan, place: Place, records: Path, origin: Origin) -> None:
     """Calibrate, then measure each way on the same plans, and keep a record of each round."""
     origin = _complete(origin)
     with link.limited():
-        costs = asked.costs or calibrate(place)
+        costs = measurements.costs or calibrate(place)
         (records / CALIBRATION).write_bytes(msgspec.json.encode(costs))
-        for seed in range(asked.seed, asked.seed + asked.seeds):
-            plan = draw_plan(seed, KINDS, costs, window_s=asked.window_s, cores=float(os.cpu_count() or 1))
+        for seed in range(measurements.seed, measurements.seed + measurements.seeds):
+            plan = draw_plan(seed, KINDS, costs, window_s=measurements.window_s, cores=float(os.cpu_count() or 1))
             print(f"{len(plan.jobs)} jobs, load {plan.load:.2f}, seed {plan.seed}", flush=True)
-            for way, with_archive in rounds(asked.ways, seed, asked.archive):
+            for way, with_archive in rounds(measurements.ways, seed, measurements.archive):
                 began_s = time.monotonic()
                 directory = place.work / way / f"{seed}-{with_archive}"
                 made, done = measure(way, plan, costs, directory, with_archive=with_archive, inputs=place.inputs)
