@@ -43,19 +43,20 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the promises over time")
     options = parser.parse_args(argv)
     try:
-        asked = read(_bytes(options.requests), options.requests)
+        requests = read(_bytes(options.requests), options.requests)
         if options.quantum < 1 or options.time_limit_s <= 0:
             raise RequestsError("--quantum is 1 or more, --time-limit-s above 0")
         began = time.perf_counter()
-        placed = _planned(asked, options)
+        placed = _planned(requests, options)
         took_s = time.perf_counter() - began
     except RequestsError as error:
         print(f"penstock plan: {error}", file=sys.stderr)  # noqa: T201
         return 2
-    measures = measure({each.name: each.expression for each in asked.asked}, placed, asked.plan, asked.horizon)
-    print(_json(asked, placed, measures, took_s) if options.json else _text(asked, placed, measures, took_s))  # noqa: T201
+    expressions = {each.name: each.expression for each in requests.requests}
+    measures = measure(expressions, placed, requests.plan, requests.horizon)
+    print(_json(requests, placed, measures, took_s) if options.json else _text(requests, placed, measures, took_s))  # noqa: T201
     if options.plot is not None:
-        return _drawn(asked, placed, options.plot)
+        return _drawn(requests, placed, options.plot)
     return 0
 
 
@@ -66,39 +67,39 @@ def _bytes(name: str) -> bytes:
         raise RequestsError(f"{name}: {error.strerror}") from None
 
 
-def _planned(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | None]:
+def _planned(requests: Requests, options: argparse.Namespace) -> dict[str, Placed | None]:
     """Return each request's placement, and add it to the plan."""
     if options.planner == "milp":
-        return _solved(asked, options)
+        return _solved(requests, options)
     if options.planner == "gree":
-        planner = Gree(asked.plan, early=options.early)
+        planner = Gree(requests.plan, early=options.early)
     else:
-        planner = GreeL(asked.plan, early=options.early, fallback=not options.strict)
-    return {each.name: planner.promise(each.name, each.expression, 0, asked.horizon) for each in asked.asked}
+        planner = GreeL(requests.plan, early=options.early, fallback=not options.strict)
+    return {each.name: planner.promise(each.name, each.expression, 0, requests.horizon) for each in requests.requests}
 
 
-def _solved(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | None]:
+def _solved(requests: Requests, options: argparse.Namespace) -> dict[str, Placed | None]:
     solved = solve(
-        asked.plan,
-        {each.name: each.expression for each in asked.asked},
-        asked.horizon,
+        requests.plan,
+        {each.name: each.expression for each in requests.requests},
+        requests.horizon,
         quantum=options.quantum,
         time_limit_s=options.time_limit_s,
     )
     for name, placed in solved.placed.items():
         if placed is not None:
-            asked.plan.add(name, chain.from_iterable(placed))
+            requests.plan.add(name, chain.from_iterable(placed))
     return dict(solved.placed)
 
 
-def _rows(asked: Requests, placed: Mapping[str, Placed | None]) -> list[dict[str, Any]]:
-    most = Bundle.of(map(max, asked.plan.capacity.columns))
+def _rows(requests: Requests, placed: Mapping[str, Placed | None]) -> list[dict[str, Any]]:
+    most = Bundle.of(map(max, requests.plan.capacity.columns))
     rows = []
-    for each in asked.asked:
+    for each in requests.requests:
         given = placed[each.name]
         row: dict[str, Any] = {"name": each.name, "owner": each.owner, "accepted": given is not None}
         if given is None:
-            why = infeasible(each.expression, 0, most, asked.wording)
+            why = infeasible(each.expression, 0, most, requests.wording)
             row["reason"] = why or "no room next to the existing promises"
         else:
             pieces = sorted(piece[:3] for piece in chain.from_iterable(given))
@@ -107,14 +108,14 @@ def _rows(asked: Requests, placed: Mapping[str, Placed | None]) -> list[dict[str
     return rows
 
 
-def _json(asked: Requests, placed: Mapping[str, Placed | None], measures: Measures, took_s: float) -> str:
-    said = {"requests": _rows(asked, placed), "measures": msgspec.to_builtins(measures) | {"runtime_s": took_s}}
+def _json(requests: Requests, placed: Mapping[str, Placed | None], measures: Measures, took_s: float) -> str:
+    said = {"requests": _rows(requests, placed), "measures": msgspec.to_builtins(measures) | {"runtime_s": took_s}}
     return json.dumps(said, ensure_ascii=False, indent=1)
 
 
-def _text(asked: Requests, placed: Mapping[str, Placed | None], measures: Measures, took_s: float) -> str:
+def _text(requests: Requests, placed: Mapping[str, Placed | None], measures: Measures, took_s: float) -> str:
     lines = []
-    for row in _rows(asked, placed):
+    for row in _rows(requests, placed):
         if row["accepted"]:
             shown = [f"[{one['start']}, {one['finish']}) × {one['bundles']}" for one in row["promised"]]
             lines.append(f"accepted  {row['name']}: {', '.join(shown) or 'nothing'}")
@@ -127,11 +128,13 @@ def _text(asked: Requests, placed: Mapping[str, Placed | None], measures: Measur
     return "\n".join(lines)
 
 
-def _drawn(asked: Requests, placed: Mapping[str, Placed | None], path: Path) -> int:
+def _drawn(requests: Requests, placed: Mapping[str, Placed | None], path: Path) -> int:
     try:
         from master.reservations.picture import draw
 
-        draw(asked.plan, {name: given for name, given in placed.items() if given is not None}, asked.horizon, path)
+        draw(
+            requests.plan, {name: given for name, given in placed.items() if given is not None}, requests.horizon, path
+        )
     except ModuleNotFoundError:
         remedy = f"install it with `{extras.install('simulate')}`"
         print(f"penstock plan: --plot needs matplotlib; {remedy}", file=sys.stderr)  # noqa: T201

@@ -42,7 +42,7 @@ class _Capacity(_Struct, frozen=True, kw_only=True):
     bundle: str
 
 
-class _Asked(_Struct, frozen=True, kw_only=True):
+class _Entry(_Struct, frozen=True, kw_only=True):
     name: str
     rdl: str | dict[str, Any]
     owner: str = ""
@@ -50,7 +50,7 @@ class _Asked(_Struct, frozen=True, kw_only=True):
 
 class _File(_Struct, frozen=True, kw_only=True):
     capacity: str | list[_Capacity]
-    requests: list[_Asked]
+    requests: list[_Entry]
     bundles: dict[str, str] = {}
     step: str | None = None
     begins: str | None = None
@@ -62,7 +62,7 @@ class RequestsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NamedRequest:
     """One request, in its normal form; each turn of a recurring request is a request of its own."""
 
     name: str
@@ -77,7 +77,7 @@ class Requests:
     """
 
     plan: Plan
-    asked: list[Asked]
+    requests: list[NamedRequest]
     horizon: int
     wording: Wording
 
@@ -100,7 +100,7 @@ def read(data: bytes, name: str) -> Requests:
         horizon = None if file.horizon is None else calendar.time(str(file.horizon), last=True)
     except RdlError as error:
         raise RequestsError(f"{name}: bundles, capacity, horizon: {error}") from None
-    asked: list[tuple[_Asked, Request]] = []
+    parsed: list[tuple[_Entry, Request]] = []
     for index, each in enumerate(file.requests):
         try:
             if isinstance(each.rdl, str):
@@ -110,14 +110,14 @@ def read(data: bytes, name: str) -> Requests:
             if request.every is not None and not Recurrence(request).turns(0, LAST_STEP):
                 end = calendar.wording.time(request.until or 0)
                 raise RdlError(f"no turn begins before {end}, where the recurrence ends (until)")
-            asked.append((each, request))
+            parsed.append((each, request))
         except RdlError as error:
             raise RequestsError(f"{name}: requests[{index}] ({each.name}): {error}") from None
     names = [each.name for each in file.requests]
     if twice := [each for index, each in enumerate(names) if each in names[:index]]:
         raise RequestsError(f"{name}: requests: the name {twice[0]!r} is used twice")
-    until = horizon if horizon is not None else _latest([request for _, request in asked])
-    turns = [one for each, request in asked for one in _turns(each, request, until)]
+    until = horizon if horizon is not None else _latest([request for _, request in parsed])
+    turns = [one for each, request in parsed for one in _turns(each, request, until)]
     return Requests(plan, turns, until, calendar.wording)
 
 
@@ -166,11 +166,11 @@ def _last_step(request: Request) -> int | None:
     return max(finishes, default=None)
 
 
-def _turns(said: _Asked, request: Request, horizon: int) -> list[Asked]:
+def _turns(entry: _Entry, request: Request, horizon: int) -> list[NamedRequest]:
     """Return the request, or all its turns until the horizon; the first turn is included even if it ends later."""
     if request.every is None:
-        return [Asked(said.name, said.owner, normalized(request.expression))]
+        return [NamedRequest(entry.name, entry.owner, normalized(request.expression))]
     recurrence = Recurrence(request)
     within = [number for number in recurrence.turns(0, horizon) if recurrence.ends(number) <= horizon]
     numbers = within or recurrence.turns(0, LAST_STEP)[:1]
-    return [Asked(f"{said.name}+{number}", said.owner, recurrence.turn(number)) for number in numbers]
+    return [NamedRequest(f"{entry.name}+{number}", entry.owner, recurrence.turn(number)) for number in numbers]

@@ -167,7 +167,7 @@ def _keys(value: object) -> Iterator[str]:
 def test_json_is_accepted_by_its_reader(block: Block) -> None:
     document = json.loads(block.text)
     if "requests" in document:
-        assert read_requests(block.text.encode(), block.name).asked
+        assert read_requests(block.text.encode(), block.name).requests
     else:
         sources = (
             path.read_text(encoding="utf-8")
