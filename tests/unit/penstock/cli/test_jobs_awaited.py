@@ -14,7 +14,7 @@ from penstock.cli.exit_statuses import Status
 from penstock.wire.errors import ErrorCode, RpcError, unavailable
 
 
-class _Asked:
+class _JobAnswers:
     """The answers of an agent's client about jobs: the master is away at first."""
 
     def __init__(self, refusals: Sequence[RpcError]) -> None:
@@ -28,7 +28,7 @@ class _Asked:
 
 
 def _agent(*refusals: RpcError) -> Any:
-    return SimpleNamespace(jobs=_Asked(refusals), pause=asyncio.sleep)
+    return SimpleNamespace(jobs=_JobAnswers(refusals), pause=asyncio.sleep)
 
 
 _AWAY = unavailable("the master at x is away", remedy="try again")
