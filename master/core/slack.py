@@ -107,7 +107,7 @@ class SlackWork:
 
     def _may_take(self, job: Job, stage: Stage, snapshot: RoundSnapshot, slack: Slack) -> bool:
         return any(
-            slack.may_take(snapshot.asked_for(job.job, request), command=request.command is not None)
+            slack.may_take(snapshot.slack_demand_of(job.job, request), command=request.command is not None)
             for request in job.slack_demands.least(stage)
         )
 
@@ -123,11 +123,11 @@ class SlackWork:
             task = queues[first].popleft()
             if not queues[first]:
                 del queues[first]
-            asked, request = snapshot.asked(task), task.request
+            demand, request = snapshot.slack_demand(task), task.request
             assert request is not None
-            given = slack.give(asked)
+            given = slack.give(demand)
             queued = given is None and request.command is not None
-            given = slack.queue_up(asked) if queued else given
+            given = slack.queue_up(demand) if queued else given
             if given is None:
                 in_vain[task.job] += 1
                 if in_vain[task.job].bit_count() == 1 and first in queues:  # seldom, as it takes a while
@@ -150,7 +150,7 @@ class SlackWork:
             only = [(stage, tasks) for (stage, allows), tasks in job.ready.items() if allows == "only"]
             if only and (not job.waits or job.slack_only):
                 stage, tasks = only[0]
-                lacking = why_not(snapshot.asked(next(iter(tasks.values()))), slack)
+                lacking = why_not(snapshot.slack_demand(next(iter(tasks.values()))), slack)
                 lacking += self._drains.note(self._members.nodes)
                 wait = "waits" if len(tasks) == 1 else "wait"
                 job.wait(f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}")

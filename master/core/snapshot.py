@@ -13,7 +13,7 @@ from master.core.membership import Membership
 from master.core.node import Node
 from master.core.settings import CurrentSettings, MasterSettings
 from master.core.table import NodeTable, Rows, usable
-from master.opportunistic import Asked, Slack
+from master.opportunistic import Slack, SlackDemand
 from master.placement import AlgorithmOne, Need, PeakPlacement, Peaks, TaskPlacement, Unreserved, Workers
 from master.placement.workers import COLUMN, Floats, Mask
 from penstock.model import KINDS, ResourceKind, TaskRequest
@@ -91,7 +91,7 @@ class RoundSnapshot:
             return need
         return Need(need.job, need.task, need.amounts, need.cores, need.unknown_size, allowed, need.holds)
 
-    def asked(self, task: Task) -> Asked:
+    def slack_demand(self, task: Task) -> SlackDemand:
         """Return a ready task's demand on slack.
 
         A framework's task needs idle slots for its monotasks. A command needs no slot, because slack is the unused part
@@ -104,7 +104,7 @@ class RoundSnapshot:
             self._mark(allowed, shunned, False)
         return _on_slack(task.job, task.request, allowed)
 
-    def asked_for(self, job: str, request: TaskRequest) -> Asked:
+    def slack_demand_of(self, job: str, request: TaskRequest) -> SlackDemand:
         """Return the demand on slack of any task with such a request."""
         return _on_slack(job, request, self.named(request.nodes) if request.nodes else None)
 
@@ -136,15 +136,15 @@ class RoundSnapshot:
                 mask[np.searchsorted(self.rows, row)] = value
 
 
-def _on_slack(job: str, request: TaskRequest, allowed: Mask | None) -> Asked:
+def _on_slack(job: str, request: TaskRequest, allowed: Mask | None) -> SlackDemand:
     command, usage, memory = request.command, request.usage, float(request.memory_bytes)
     if command is not None:
-        return Asked(
+        return SlackDemand(
             job, request.task, holds(request), SlotVector(command.cpu_cores, memory_bytes=memory), allowed=allowed
         )
     needs = (usage.cpu > 0, usage.disk > 0, usage.network > 0, True)
     slot = ResourceKind.CPU if usage.cpu > 0 else None
-    return Asked(job, request.task, holds(request), SlotVector(memory_bytes=memory), needs, slot, allowed)
+    return SlackDemand(job, request.task, holds(request), SlotVector(memory_bytes=memory), needs, slot, allowed)
 
 
 def reserved(node: Node, peaks: Peaks) -> tuple[float, float, float]:

@@ -108,8 +108,8 @@ class JobExplainer:
             lacks: dict[str, int] | UnsetType = UNSET
             slack_lacks: dict[str, int] | UnsetType = UNSET
             if opportunistic and not first.elastic:
-                asked, slack = picture.asked(first), picture.slack()
-                slack_lacks, waits = slack.lacks(asked), f"task {first.name}: {no_slack(asked, slack)}"
+                demand, slack = picture.slack_demand(first), picture.slack()
+                slack_lacks, waits = slack.lacks(demand), f"task {first.name}: {no_slack(demand, slack)}"
             if opportunistic != "only" and not first.elastic:
                 need = picture.need(first)
                 lacks = placement.lacks(need) if len(placement) else {}

@@ -21,7 +21,7 @@ _EPSILON = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class SlackDemand:
     """A task's demand on slack.
 
     ``takes`` counts as used until a report includes it. Of it, ``fits`` must be left: memory, and the stated cores. For
@@ -42,7 +42,7 @@ class Asked:
 class Given:
     """A task and its worker, with the rule and the numbers behind the choice."""
 
-    asked: Asked
+    demand: SlackDemand
     worker: int
     why: str
 
@@ -67,56 +67,56 @@ class Slack:
     # slack only shrinks, so a demand without a worker finds none later
     _hopeless: set[object] = field(default_factory=set)
 
-    def give(self, asked: Asked) -> Given | None:
+    def give(self, demand: SlackDemand) -> Given | None:
         """Place a task where the largest fraction of slack is left; return None where it fits nowhere."""
-        shape = (asked.takes, asked.fits, asked.needs, asked.slot) if asked.allowed is None else None
+        shape = (demand.takes, demand.fits, demand.needs, demand.slot) if demand.allowed is None else None
         if not len(self.left) or shape in self._hopeless:
             return None
-        worker = self._roomiest(np.logical_or.reduce(list(self._bars(asked).values())))
+        worker = self._roomiest(np.logical_or.reduce(list(self._bars(demand).values())))
         if worker is None:
             if shape is not None:
                 self._hopeless.add(shape)
             return None
-        given = Given(asked, worker, self._why(worker))
-        self._take(worker, asked)
-        if asked.slot is not None:
-            self.idle[worker, COLUMN[asked.slot]] -= 1
+        given = Given(demand, worker, self._why(worker))
+        self._take(worker, demand)
+        if demand.slot is not None:
+            self.idle[worker, COLUMN[demand.slot]] -= 1
         return given
 
-    def may_take(self, asked: Asked, *, command: bool) -> bool:
+    def may_take(self, demand: SlackDemand, *, command: bool) -> bool:
         """Return whether a worker has slack for the task, or a place for a command in its queue."""
-        if command and not self._bars_of_queues(asked).all():
+        if command and not self._bars_of_queues(demand).all():
             return True
-        return bool(len(self.left)) and not np.logical_or.reduce(list(self._bars(asked).values())).all()
+        return bool(len(self.left)) and not np.logical_or.reduce(list(self._bars(demand).values())).all()
 
-    def _bars_of_queues(self, asked: Asked) -> Mask:
+    def _bars_of_queues(self, demand: SlackDemand) -> Mask:
         """Return which workers have no place in their queues for the task, or could never hold it."""
-        barred: Mask = (self.queue < 1) | (self.capacity * self.t_alloc[:, None] < np.array(asked.fits) - _EPSILON).any(
-            axis=1
-        )
-        if asked.allowed is not None:
-            barred |= ~asked.allowed
+        barred: Mask = (self.queue < 1) | (
+            self.capacity * self.t_alloc[:, None] < np.array(demand.fits) - _EPSILON
+        ).any(axis=1)
+        if demand.allowed is not None:
+            barred |= ~demand.allowed
         if self.room is not None:
             barred |= self.room < 1
         return barred
 
-    def queue_up(self, asked: Asked) -> Given | None:
+    def queue_up(self, demand: SlackDemand) -> Given | None:
         """Let a command without slack wait on the node that lacks the least; return None where no queue has room."""
         if not (self.queue >= 1).any():
             return None
-        worker = self._roomiest(self._bars_of_queues(asked))
+        worker = self._roomiest(self._bars_of_queues(demand))
         if worker is None:
             return None
         given = Given(
-            asked, worker, f"ubis: no slack; one of {counted(self.queue[worker], 'place')} in the queue for it"
+            demand, worker, f"ubis: no slack; one of {counted(self.queue[worker], 'place')} in the queue for it"
         )
-        self._take(worker, asked)
+        self._take(worker, demand)
         self.queue[worker] -= 1
         return given
 
-    def lacks(self, asked: Asked) -> dict[str, int]:
+    def lacks(self, demand: SlackDemand) -> dict[str, int]:
         """Return the reasons that bar a task, and from how many workers each."""
-        return {reason: int(mask.sum()) for reason, mask in self._bars(asked).items() if mask.any()}
+        return {reason: int(mask.sum()) for reason, mask in self._bars(demand).items() if mask.any()}
 
     def _roomiest(self, barred: Mask) -> int | None:
         """Return the worker with the largest fraction of slack left; None: all are barred."""
@@ -124,20 +124,20 @@ class Slack:
         worker = int(share.argmax())
         return None if share[worker] == -np.inf else worker
 
-    def _take(self, worker: int, asked: Asked) -> None:
+    def _take(self, worker: int, demand: SlackDemand) -> None:
         """Subtract a placed task from the worker."""
-        self.left[worker] -= asked.takes
+        self.left[worker] -= demand.takes
         if self.room is not None:
             self.room[worker] -= 1
 
-    def _bars(self, asked: Asked) -> dict[str, Mask]:
+    def _bars(self, demand: SlackDemand) -> dict[str, Mask]:
         """Return, for each reason, the workers that it bars."""
-        short = (self.left < np.array(asked.fits) - _EPSILON) | ((self.left <= 0) & np.array(asked.needs))
+        short = (self.left < np.array(demand.fits) - _EPSILON) | ((self.left <= 0) & np.array(demand.needs))
         bars = {name: short[:, column] for column, name in enumerate(COLUMN_NAMES)}
-        if asked.slot is not None:
-            bars[f"a free {asked.slot} slot"] = self.idle[:, COLUMN[asked.slot]] < 1
-        if asked.allowed is not None:
-            bars["permission for it (its nodes, an earlier refusal or a preemption there)"] = ~asked.allowed
+        if demand.slot is not None:
+            bars[f"a free {demand.slot} slot"] = self.idle[:, COLUMN[demand.slot]] < 1
+        if demand.allowed is not None:
+            bars["permission for it (its nodes, an earlier refusal or a preemption there)"] = ~demand.allowed
         if self.room is not None:
             bars["room for more on slack since a preemption there"] = self.room < 1
         return bars
@@ -151,9 +151,9 @@ class Slack:
         )
 
 
-def why_not(asked: Asked, slack: Slack) -> str:
+def why_not(demand: SlackDemand, slack: Slack) -> str:
     """Describe the resources a task lacks, for the status page."""
     if not len(slack.left):
         return "no node is connected"
-    said = [f"{count} {'lacks' if count == 1 else 'lack'} {reason}" for reason, count in slack.lacks(asked).items()]
+    said = [f"{count} {'lacks' if count == 1 else 'lack'} {reason}" for reason, count in slack.lacks(demand).items()]
     return f"of {counted(len(slack.left), 'node')} {', '.join(said) or 'none had slack when it was its turn'}"

@@ -15,13 +15,13 @@ from tests.unit.master.cluster_bed import MB, Bed, bed, command, task
 @pytest.mark.parametrize("allows", ["only", True])
 def test_a_round_without_slack_examines_no_waiting_task(allows: Opportunistic, monkeypatch: pytest.MonkeyPatch) -> None:
     examined: list[str] = []
-    asked = RoundSnapshot.asked
+    slack_demand = RoundSnapshot.slack_demand
 
     def counted(snapshot: RoundSnapshot, waits: object) -> object:
         examined.append("")
-        return asked(snapshot, waits)  # type: ignore[arg-type]
+        return slack_demand(snapshot, waits)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(RoundSnapshot, "asked", counted)
+    monkeypatch.setattr(RoundSnapshot, "slack_demand", counted)
     b = bed("a", "b")
     b.job("a")
     full = {"used_cores": 4.0, "promised_cores": 4.0, "promised_memory_bytes": 1000 * MB}
@@ -57,7 +57,7 @@ def could_be_placed(b: Bed) -> list[str]:
     """The waiting tasks for which there is slack after a round."""
     snapshot = b.cluster.snapshots.take()
     waiting = [each for job in b.cluster.jobs.values() for tasks in job.ready.values() for each in tasks.values()]
-    return [each.name for each in waiting if snapshot.slack().give(snapshot.asked(each)) is not None]
+    return [each.name for each in waiting if snapshot.slack().give(snapshot.slack_demand(each)) is not None]
 
 
 @given(
