@@ -107,7 +107,7 @@ class SlackWork:
 
     def _may_take(self, job: Job, stage: Stage, snapshot: RoundSnapshot, slack: Slack) -> bool:
         return any(
-            slack.may_take(snapshot.slack_demand_of(job.job, request), command=request.command is not None)
+            slack.may_take(snapshot.slack_demand_of(request), command=request.command is not None)
             for request in job.slack_demands.least(stage)
         )
 

@@ -102,11 +102,11 @@ class RoundSnapshot:
         if shunned := [name for name, pause in task.pauses.items() if not pause.over(self._now)]:
             allowed = np.full(len(self.rows), True) if allowed is None else allowed
             self._mark(allowed, shunned, False)
-        return _on_slack(task.job, task.request, allowed)
+        return _on_slack(task.request, allowed)
 
-    def slack_demand_of(self, job: str, request: TaskRequest) -> SlackDemand:
+    def slack_demand_of(self, request: TaskRequest) -> SlackDemand:
         """Return the demand on slack of any task with such a request."""
-        return _on_slack(job, request, self.named(request.nodes) if request.nodes else None)
+        return _on_slack(request, self.named(request.nodes) if request.nodes else None)
 
     def allowed(self, task: Task) -> Mask | None:
         """Return which workers a task may go to: the named nodes, without those that refused the task and have not
@@ -136,15 +136,13 @@ class RoundSnapshot:
                 mask[np.searchsorted(self.rows, row)] = value
 
 
-def _on_slack(job: str, request: TaskRequest, allowed: Mask | None) -> SlackDemand:
+def _on_slack(request: TaskRequest, allowed: Mask | None) -> SlackDemand:
     command, usage, memory = request.command, request.usage, float(request.memory_bytes)
     if command is not None:
-        return SlackDemand(
-            job, request.task, holds(request), SlotVector(command.cpu_cores, memory_bytes=memory), allowed=allowed
-        )
+        return SlackDemand(holds(request), SlotVector(command.cpu_cores, memory_bytes=memory), allowed=allowed)
     needs = (usage.cpu > 0, usage.disk > 0, usage.network > 0, True)
     slot = ResourceKind.CPU if usage.cpu > 0 else None
-    return SlackDemand(job, request.task, holds(request), SlotVector(memory_bytes=memory), needs, slot, allowed)
+    return SlackDemand(holds(request), SlotVector(memory_bytes=memory), needs, slot, allowed)
 
 
 def reserved(node: Node, peaks: Peaks) -> tuple[float, float, float]:

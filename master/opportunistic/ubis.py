@@ -29,8 +29,6 @@ class SlackDemand:
     resource in ``needs`` must have some. ``slot`` is the kind of slot that the task would wait for: one must be idle.
     """
 
-    job: str
-    task: str
     takes: SlotVector
     fits: SlotVector
     needs: tuple[bool, bool, bool, bool] = (True, True, True, True)
@@ -40,9 +38,8 @@ class SlackDemand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """A task and its worker, with the rule and the numbers behind the choice."""
+    """The worker of a task, with the rule and the numbers behind the choice."""
 
-    demand: SlackDemand
     worker: int
     why: str
 
@@ -77,7 +74,7 @@ class Slack:
             if shape is not None:
                 self._hopeless.add(shape)
             return None
-        given = Given(demand, worker, self._why(worker))
+        given = Given(worker, self._why(worker))
         self._take(worker, demand)
         if demand.slot is not None:
             self.idle[worker, COLUMN[demand.slot]] -= 1
@@ -107,9 +104,7 @@ class Slack:
         worker = self._roomiest(self._bars_of_queues(demand))
         if worker is None:
             return None
-        given = Given(
-            demand, worker, f"ubis: no slack; one of {counted(self.queue[worker], 'place')} in the queue for it"
-        )
+        given = Given(worker, f"ubis: no slack; one of {counted(self.queue[worker], 'place')} in the queue for it")
         self._take(worker, demand)
         self.queue[worker] -= 1
         return given
