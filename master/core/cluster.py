@@ -142,7 +142,7 @@ class Cluster:
             case e.Forecasted() | e.ForecastsOutdated():
                 self.executors.forecasts_changed(event)
             case e.DrainRequested() | e.UndrainRequested() | e.CancelRequested() | e.OrderRequested():
-                self._asked(event)
+                self._requested(event)
             case e.Reconfigured(settings):
                 self._reconfigure(settings)
             case e.StateRestored():
@@ -188,17 +188,17 @@ class Cluster:
 
     # ------------------------------------------------------------ requests of people
 
-    def _asked(self, event: e.Requested) -> None:
+    def _requested(self, event: e.Requested) -> None:
         match event:
             case e.CancelRequested():
-                self._lifecycle.cancel_asked(event)
+                self._lifecycle.cancel_requested(event)
             case e.OrderRequested():
-                self.hand_orders.asked(event)
+                self.hand_orders.requested(event)
                 self.dues.order_anew()
                 self.dues.place_and_admit()
                 self.outbox.explain("jobs ordered by hand", by=event.by, jobs=list(event.jobs), of_all=event.of_all)
             case _:
-                self.drain.asked(event)
+                self.drain.requested(event)
 
     # ------------------------------------------------------------ messages
 

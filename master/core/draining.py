@@ -41,7 +41,7 @@ class Drain:
     _executors: Executors
     _tasks: TaskLifecycle
 
-    def asked(self, event: e.DrainRequested | e.UndrainRequested) -> None:
+    def requested(self, event: e.DrainRequested | e.UndrainRequested) -> None:
         """Handle an operator's request.
 
         Raises: RpcError: ``bad_request`` for ``nodes``: a node is unknown; nothing has changed.

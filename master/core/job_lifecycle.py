@@ -107,7 +107,7 @@ class JobLifecycle:
 
     # ------------------------------------------------------------ cancellations
 
-    def cancel_asked(self, event: CancelRequested) -> None:
+    def cancel_requested(self, event: CancelRequested) -> None:
         """Cancel a current job, for its user or an operator; ignore a request for a finished or unknown one."""
         job = self._members.jobs.get(event.job)
         if job is not None and job.described:

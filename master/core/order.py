@@ -53,7 +53,7 @@ class HandOrders:
         self._orders: dict[str, HandOrder] = {}
         self.unstored = Changes[str, HandOrder]()
 
-    def asked(self, event: OrderRequested) -> None:
+    def requested(self, event: OrderRequested) -> None:
         """Replace the order by a new one; an order without jobs removes it."""
         self._store(OF_ALL if event.of_all else event.by, HandOrder(event.by, event.jobs))
 
