@@ -149,7 +149,7 @@ def in_utf8(command: str, spec: ContainerSpec, where: str = "") -> ContainerSpec
     return spec
 
 
-def tell(command: str, container: str, not_enforced: Mapping[str, str], *, as_json: bool) -> None:
+def print_container(command: str, container: str, not_enforced: Mapping[str, str], *, as_json: bool) -> None:
     """Print the id of a container that runs on, and warnings about its unenforced limits; or both as JSON."""
     if as_json:
         import json

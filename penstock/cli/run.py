@@ -13,7 +13,7 @@ import msgspec
 from penstock import paths
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, note, usage_error
-from penstock.cli.limits import add_class, add_limits, in_utf8, specification, tell, warn
+from penstock.cli.limits import add_class, add_limits, in_utf8, print_container, specification, warn
 from penstock.cli.session import failures_told
 from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable, lost_at_restart
 from penstock.client.signals import Signals
@@ -91,7 +91,7 @@ def _run(spec: ContainerSpec, *, as_json: bool) -> int:
         command = _Command(session, spec)
         if spec.detach:
             started = command.launch()
-            tell("run", started.container, started.not_enforced, as_json=as_json)
+            print_container("run", started.container, started.not_enforced, as_json=as_json)
             return 0
         with command.signals:
             warn("run", command.launch((0, 1, 2)).not_enforced)
