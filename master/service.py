@@ -254,7 +254,7 @@ class MasterService:
     async def end_acknowledged(self, said: api.CommandEnded) -> None:
         """Wait until the origin has confirmed a command's end; otherwise the node repeats it to the next master."""
         key = (said.job, said.task)
-        if self.cluster.untold(key):
+        if self.cluster.end_is_unconfirmed(key):
             await asyncio.shield(self._unacknowledged.setdefault(key, self._loop.create_future()))
 
     def joined(self, job: str) -> api.JobJoined:

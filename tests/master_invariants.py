@@ -26,7 +26,7 @@ def _tasks(cluster: Cluster) -> list[str]:
         if unknown != job.work.unknown:
             wrong.append(f"{job.job}: {unknown} tasks came without bytes, {job.work.unknown} are counted")
         for task in job.tasks.values():
-            if task.name in job.untold:
+            if task.name in job.unconfirmed_ends:
                 wrong.append(f"{job.job}/{task.name} lives after its end")
             if (task.name in waiting) == bool(task.node):
                 wrong.append(f"{job.job}/{task.name}: ready is {task.name in waiting}, node is {task.node!r}")

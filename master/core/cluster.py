@@ -181,10 +181,10 @@ class Cluster:
         """Make a round due, because something outside of the events has changed."""
         self.dues.changed = True
 
-    def untold(self, key: Key) -> bool:
+    def end_is_unconfirmed(self, key: Key) -> bool:
         """Return whether the end of a task has yet to reach the job's origin."""
         job = self.jobs.get(key[0])
-        return job is not None and key[1] in job.untold
+        return job is not None and key[1] in job.unconfirmed_ends
 
     # ------------------------------------------------------------ requests of people
 

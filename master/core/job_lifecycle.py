@@ -98,7 +98,7 @@ class JobLifecycle:
                 host.serves.discard(job.job)
         if not lost:
             self._hand_orders.over(job.job, job.user)
-        for name in list(job.untold):
+        for name in list(job.unconfirmed_ends):
             self._tasks.end_acknowledged(job, name)
         job.end()
         del self._members.jobs[job.job]

@@ -173,7 +173,7 @@ class Registration:
         """Send ends that the origin has not confirmed. For tasks it considers ready, :func:`_wanted` sends more."""
         ready = {(ready.job, request.task) for ready in message.ready for request in ready.tasks}
         for job in jobs:
-            for told in job.untold.values():
+            for told in job.unconfirmed_ends.values():
                 if (job.job, told.task) not in ready:
                     self._outbox.propose(job.origin, told)
 
@@ -191,7 +191,7 @@ class Registration:
         """Reconcile a task that the origin was told is on a node."""
         request = awaited.request
         job = self._members.jobs.get(awaited.job)
-        if job is None or request.task in job.untold:
+        if job is None or request.task in job.unconfirmed_ends:
             return
         task = job.tasks.get(request.task)
         holder = self._members.expect(awaited.node, now)
@@ -229,7 +229,7 @@ def _unwanted(job: Job, task: Task | None, name: str, node: Node) -> str:
     """
     if task is None:
         known = job.described and (job.complete or job.since_birth)
-        return "it has ended as far as its origin knows" if known or name in job.untold else ""
+        return "it has ended as far as its origin knows" if known or name in job.unconfirmed_ends else ""
     if task.node not in ("", node.name):
         return f"it runs on {task.node} by now"
     if task.unwanted:

@@ -44,8 +44,10 @@ class TaskLifecycle:
                 known.origin_knows("")
                 self.tell_if_placed(job, known)
                 continue
-            if request.task in job.untold:
-                told = job.untold[request.task]  # both messages to the origin were lost: the task's node, and its end
+            if request.task in job.unconfirmed_ends:
+                told = job.unconfirmed_ends[
+                    request.task
+                ]  # both messages to the origin were lost: the task's node, and its end
                 if told.node:
                     self._outbox.propose(job.origin, api.TellPlaced(job=job.job, task=told.task, node=told.node))
                 self._outbox.propose(job.origin, told)
@@ -164,7 +166,7 @@ class TaskLifecycle:
 
     def end_acknowledged(self, job: Job, task: str) -> None:
         """Drop a task's end after its origin confirmed it; its node may then drop it as well."""
-        if job.untold.pop(task, None) is not None:
+        if job.unconfirmed_ends.pop(task, None) is not None:
             self._outbox.instruct(AcknowledgeEnd(job.job, task))
 
     def remove(self, job: Job, task: Task) -> None:
@@ -247,5 +249,5 @@ def _see_executor(job: Job, task: Task) -> None:
 
 def keep_end(job: Job, task: str, node: str, ended: Ended) -> api.TellEnded:
     """Store how a task ended on a node until its origin confirms; return the message to the origin."""
-    told = job.untold[task] = api.TellEnded(job=job.job, task=task, node=node, ended=ended, why=ended.reason)
+    told = job.unconfirmed_ends[task] = api.TellEnded(job=job.job, task=task, node=node, ended=ended, why=ended.reason)
     return told

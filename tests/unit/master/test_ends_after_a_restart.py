@@ -91,9 +91,9 @@ def origin_that_has_not_heard() -> Bed:
 def test_the_report_of_a_command_s_end_is_answered_when_its_origin_has_it() -> None:
     b = origin_that_has_not_heard()
     number = b.numbers["a"]
-    assert b.cluster.untold(("j", "t")) and acknowledged_ends(b) == []
+    assert b.cluster.end_is_unconfirmed(("j", "t")) and acknowledged_ends(b) == []
     b.serve(e.Answered("a", number, []))
-    assert not b.cluster.untold(("j", "t")) and acknowledged_ends(b) == [AcknowledgeEnd("j", "t")]
+    assert not b.cluster.end_is_unconfirmed(("j", "t")) and acknowledged_ends(b) == [AcknowledgeEnd("j", "t")]
     b.serve(e.Answered("a", number, []))
     assert acknowledged_ends(b) == [AcknowledgeEnd("j", "t")], "once"
 
@@ -101,7 +101,7 @@ def test_the_report_of_a_command_s_end_is_answered_when_its_origin_has_it() -> N
 def test_an_origin_whose_job_is_over_is_not_waited_for() -> None:
     b = origin_that_has_not_heard()
     b.serve(e.Received("a", api.JobEnded(job="j")))
-    assert acknowledged_ends(b) == [AcknowledgeEnd("j", "t")] and not b.cluster.untold(("j", "t"))
+    assert acknowledged_ends(b) == [AcknowledgeEnd("j", "t")] and not b.cluster.end_is_unconfirmed(("j", "t"))
 
 
 def acknowledged_ends(b: Bed) -> list[object]:
