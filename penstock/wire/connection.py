@@ -21,7 +21,7 @@ from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import NOTIFICATION, REQUEST, RESPONSE, Id, Message, Notification, Request, Response
 from penstock.wire.utf8 import shown
 
-if TYPE_CHECKING:  # imported for the first read that is not one frame: commands seldom have one
+if TYPE_CHECKING:  # imported for the first read that is not a few frames: commands seldom have one
     import msgpack
 
 #: Larger frames are refused; a batch of 10,000 monotasks is about 1 MB.
@@ -40,7 +40,10 @@ _ENCODER = msgspec.msgpack.Encoder()
 NO_TYPES: Mapping[str, type[Any]] = MappingProxyType({})
 _Frame = Request[msgspec.Raw] | Response[msgspec.Raw] | Notification[msgspec.Raw]
 _FRAME: msgspec.msgpack.Decoder[_Frame] = msgspec.msgpack.Decoder(_Frame)
+_FRAMES = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _ERROR: msgspec.msgpack.Decoder[ErrorBody | None] = msgspec.msgpack.Decoder(ErrorBody | None)
+#: As many frames of one read, up to this size together, are split without msgpack: an answer and its notifications.
+_FEW, _FEW_BYTES = 3, 4096
 #: The errors of a decoder: for another type, text that is not UTF-8, and deep nesting.
 _INVALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 #: The first bytes of messages: an array of four or three, then the message's type.
@@ -120,10 +123,26 @@ class RpcConnection:
                 yield self._close(f"not MessagePack-RPC: the first byte is 0x{data[0]:02x}, not an array's")
                 return
             self._begun = True
+        if few := self._few_messages(data):
+            yield from few
+            return
         for start in range(0, 0 if self._closed else len(data), _READ_SLACK_BYTES):
             yield from self._fed(data[start : start + _READ_SLACK_BYTES])
             if self._closed:
                 return
+
+    def _few_messages(self, data: bytes) -> list[Message]:
+        """Return the messages if the bytes are exactly two or three valid ones; otherwise none."""
+        if self._splitter is not None or self._closed or len(data) > min(_FEW_BYTES, self._max_frame_bytes):
+            return []
+        for count in range(2, _FEW + 1):
+            try:
+                frames = _FRAMES.decode(bytes((0x90 | count,)) + data)  # as one array of this many
+            except _INVALID:
+                continue
+            messages = [message for frame in frames if (message := self._message(bytes(frame))) is not None]
+            return messages if len(messages) == count else []
+        return []
 
     def _message(self, frame: bytes) -> Message | None:
         """Decode one frame; None: it is no message."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import tracemalloc
 
 import msgpack
@@ -237,3 +238,11 @@ def test_messages_are_parsed_as_they_are_asked_for() -> None:
     assert wire.unfinished_bytes == 3
     assert wire.receive(stream[3:]) == [message] * 3
     assert wire.unfinished_bytes == 0
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_few_messages_in_one_read_need_no_msgpack(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setitem(sys.modules, "msgpack", None)  # an import of it fails
+    wire = RpcConnection()
+    sent = [Response(1, None, raw({"job": "j"})), *(Notification(f"n{number}", raw([])) for number in range(count - 1))]
+    assert wire.receive(b"".join(map(msgspec.msgpack.encode, sent))) == sent
