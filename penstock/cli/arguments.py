@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import signal
 from collections.abc import Callable
 from functools import partial
 from typing import NoReturn, TypeVar
@@ -130,6 +129,8 @@ def burst(text: str) -> float:
 
 @_reads
 def notice(text: str) -> Notice:
+    import signal  # most commands have none
+
     name, colon, grace = text.partition(":")
     number = signal.Signals.__members__.get(f"SIG{name.upper().removeprefix('SIG')}")
     if number is None and name.isdecimal():

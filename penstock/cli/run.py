@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,11 @@ from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError
 
 if TYPE_CHECKING:
+    import signal
+
     from penstock.client.session import Session
+else:
+    import _signal as signal  # as in penstock.client.signals
 
 _ABOUT = "Run one command in a container on this host; its streams, signals and exit status are passed through."
 _KILLED = 128 + signal.SIGKILL
@@ -110,7 +113,7 @@ class _Command:
         self._interrupts = 0
         self.killed = False
         # nohup, and shells with background jobs, make some signals ignored
-        forwarded = (number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN)
+        forwarded = (number for number in _FORWARDED if signal.getsignal(number) != signal.SIG_IGN)
         self.signals = Signals(forwarded, self._forward)
         session.owner = self
 

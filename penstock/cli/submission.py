@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections import deque
@@ -34,7 +33,11 @@ from penstock.wire.agent_api import JobWaiting, RegisterJob, StageProgress, Task
 from penstock.wire.errors import RpcError
 
 if TYPE_CHECKING:
+    import signal
+
     from penstock.client.blocking_requests import BlockingRequests
+else:
+    import _signal as signal  # as in penstock.client.signals
 
 #: The number of last lines shown of a failed task's output.
 _TAIL_LINES = 10

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # signal itself makes enumerations of all signals, as socket does
 
 _READ_BYTES = 4096
 
@@ -21,7 +25,7 @@ class Signals:
 
     def __init__(
         self,
-        numbers: Iterable[signal.Signals],
+        numbers: Iterable[int],
         act: Callable[[], None],
         interrupts: Callable[[int], bool] = lambda number: False,
     ) -> None:

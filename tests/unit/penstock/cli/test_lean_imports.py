@@ -25,7 +25,8 @@ def test_a_command_imports_none_of_the_modules_that_it_does_not_need() -> None:
     unwanted = {"typing_extensions", "uuid", "platform", "decimal", "numbers", "msgspec.inspect", "msgspec.toml"}
     unwanted |= {"msgspec._json_schema", "textwrap", "gettext", "locale", "urllib", "urllib.parse", "ipaddress"}
     unwanted |= {"string", "ntpath"} | ({"fnmatch"} if sys.version_info < (3, 12) else set())  # 3.12: pathlib uses it
-    unwanted |= {"msgpack", "socket", "selectors", "struct", "penstock.wire.agent_methods", "penstock.wire.jobs_api"}
+    unwanted |= {"msgpack", "socket", "signal", "selectors", "struct"}
+    unwanted |= {"penstock.wire.agent_methods", "penstock.wire.jobs_api"}
     assert not unwanted & set(_printed("print(*sys.modules)").split())
 
 
