@@ -34,6 +34,7 @@ class Bed:
         )  # fmt: skip
         self.logs = {"agent": Log(self.agent.log), "master": Log(self.master.log)}
         self.log = self.logs["agent"]
+        self.log.until("linked to the master")
 
     def _start(self, name: str, **settings: Any) -> Daemon:
         environment = {"PENSTOCK_AGENT_LEASE_S": "8ms"}
