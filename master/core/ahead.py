@@ -11,6 +11,7 @@ the node has slots.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,7 @@ from master.core.table import NodeTable, Rows
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.waiting import WaitingStages, is_command
 from master.ordering import Ranking
-from master.placement.workers import Floats, Mask, open_slots
+from master.placement.workers import Floats, Mask, Need, open_slots
 from penstock.model import MOST_BEYOND
 from penstock.model.units import counted
 
@@ -78,29 +79,41 @@ class Ahead:
             return False
         return any(job.admitted and self._waiting.has_commands(job) for job in self._members.jobs.values())
 
-    def place(self, ranking: Ranking, offered: dict[str, dict[str, list[Task]]] | None) -> set[str]:
-        """Place commands that Algorithm 1 could not place and that may start ahead of others, in the order of the jobs.
+    def waiting(self) -> set[str]:
+        """Return the admitted jobs with waiting commands."""
+        return {job.job for job in self._members.jobs.values() if job.admitted and self._waiting.has_commands(job)}
 
-        ``offered`` limits the jobs in it to these tasks, by stage; None means no limit. Return the jobs with a placed
-        task.
+    def place(
+        self,
+        ranking: Ranking,
+        offered: dict[str, dict[str, list[Task]]] | None,
+        may: Callable[[str], bool] | None = None,
+    ) -> list[tuple[int, Need]]:
+        """Place commands that Algorithm 1 could not place and that may start ahead of others, in the order of the jobs,
+        and count them in the ranking. Return the worker of each.
+
+        ``offered`` limits the jobs in it to these tasks, by stage. ``may`` returns whether a job may have one more.
+        None means no limit.
         """
         self._dues.looked_ahead(self._clock.now)
         places = {job: place for place, job in enumerate(ranking.order())}
-        admitted = [job for job in map(self._members.jobs.__getitem__, places) if job.admitted]
-        waiting = [job for job in admitted if self._waiting.has_commands(job)]
+        some = map(self._members.jobs.__getitem__, places if may is None else filter(may, places))
+        waiting = [job for job in some if job.admitted and self._waiting.has_commands(job)]
         snapshot = self._snapshots.take()
         nodes = _Nodes(snapshot, self._table, places)
-        placed = set()
+        placed: list[tuple[int, Need]] = []
         for job in waiting:
             if nodes.full:
                 break
             nodes.turn_to(job)
             stages = job.ready_for_regular() if offered is None else offered.get(job.job, {})
             for task in [task for tasks in stages.values() for task in tasks if is_command(task) and not task.node]:
-                worker = nodes.take(task)
+                worker = nodes.take(task) if may is None or may(job.job) else None
                 if worker is not None:
+                    need = snapshot.need(task)
                     self._tasks.assign(job, task, snapshot.node(worker), f"{nodes.why(worker)}; {ranking.why(job.job)}")
-                    placed.add(job.job)
+                    ranking.charge(job.job, need.holds)
+                    placed.append((worker, need))
         return placed
 
 

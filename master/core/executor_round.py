@@ -25,7 +25,7 @@ from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.user_quotas import HeldBack, RoundQuotas, UserQuotas, WaitingTask
 from master.ordering import Ranking
-from master.placement import Demands, Launch, Need, Placement, WaitingExecutors
+from master.placement import Demands, Launch, Need, WaitingExecutors
 from master.placement.availability import lasting
 from master.placement.drr import Ints
 from master.placement.executors import fits_somewhere, machines_with_room
@@ -342,12 +342,12 @@ class ExecutorPlacement:
                 self._begin[one.number] = len(machines)
         return None
 
-    def tasks_placed(self, placements: Sequence[Placement]) -> None:
+    def tasks_placed(self, placed: Sequence[tuple[int, Need]]) -> None:
         """Take the room of these tasks out of what is free for executors."""
-        for one in placements:
-            machine = self._machines.get(one.worker)
+        for worker, need in placed:
+            machine = self._machines.get(worker)
             if machine is not None:
-                self._room.machines.keep(machine, np.array([one.need.cores, 0.0, 0.0, one.need.amounts[MEMORY]]))
+                self._room.machines.keep(machine, np.array([need.cores, 0.0, 0.0, need.amounts[MEMORY]]))
 
     def tried(self) -> dict[Key, Tried]:
         """Return the executors that were not placed."""

@@ -15,7 +15,7 @@ from master.core.task_lifecycle import TaskLifecycle
 from master.core.user_quotas import HeldBack, RoundQuotas, UserQuotas
 from master.core.waiting import WaitingStages
 from master.ordering import Ranking
-from master.placement import ExecutorTurns, Need, Placement, Stage, TaskPlacement, place_in_turns, why_not
+from master.placement import ExecutorTurns, Need, Placement, Stage, TaskPlacement, TaskTurns, place_in_turns, why_not
 from penstock.model.units import counted
 
 #: A waiting stage and its tasks' needs; summarized where the round need not examine them.
@@ -76,22 +76,30 @@ class RegularWork:
             if isinstance(needs, list) and (job.job, name) in hopeful
         ]
         placement = snapshot.placement()
-        placements: list[Placement] = []
-        if ranking is not None and executors is not None:
-            placements = place_in_turns(placement, stages, ranking, executors)
-        elif ranking is not None and stages:
-            placements = placement.place(stages, ranking)
-        for one in placements:
-            job = self._members.jobs[one.need.job]
-            self._tasks.assign(job, job.tasks[one.need.task], snapshot.node(one.worker), one.why)
-        if looks_ahead and ranking is not None:
-            some = self._ahead.place(ranking, offered if limits is not None else None)
-            lines = [line for line in lines if line[0].job not in some]
-            for job in (self._members.jobs[name] for name in some):
-                lines += self._lines(snapshot, job, job.ready_for_regular(), hopeful)
+        if ranking is not None:
+            ahead = partial(self._ahead.place, ranking, offered if limits is not None else None)
+            started: list[tuple[int, Need]] = []
+            if executors is not None:
+                waiting = self._ahead.waiting() if looks_ahead else set()
+                turns = TaskTurns(placement, stages, partial(self._assign, snapshot), waiting, ahead)
+                started = place_in_turns(turns, ranking, executors)
+            elif stages:
+                self._assign(snapshot, placement.place(stages, ranking))
+            if looks_ahead:
+                started += ahead()
+            if started:
+                some = {need.job for _, need in started}
+                lines = [line for line in lines if line[0].job not in some]
+                for job in (self._members.jobs[name] for name in some):
+                    lines += self._lines(snapshot, job, job.ready_for_regular(), hopeful)
         if limits is not None:
             limits.settle()
         return Placed(lines, placement, limits.why_over(over) if limits is not None else {})
+
+    def _assign(self, snapshot: RoundSnapshot, placements: list[Placement]) -> None:
+        for one in placements:
+            job = self._members.jobs[one.need.job]
+            self._tasks.assign(job, job.tasks[one.need.task], snapshot.node(one.worker), one.why)
 
     def _lines(
         self,

@@ -8,7 +8,7 @@ from master.placement.peaks import PeakPlacement, Peaks, Unreserved
 from master.placement.scoring import Stage
 from master.placement.singly import place_singly
 from master.placement.tasks import AlgorithmOne, PlacementName, TaskPlacement, why_not
-from master.placement.turns import ExecutorTurns, place_in_turns
+from master.placement.turns import ExecutorTurns, TaskTurns, place_in_turns
 from master.placement.ursa import Placement, place
 from master.placement.workers import Need, Workers
 
@@ -29,6 +29,7 @@ __all__ = [
     "why_not",
     "Demands",
     "ExecutorTurns",
+    "TaskTurns",
     "Launch",
     "Machines",
     "WaitingExecutors",

@@ -6,7 +6,8 @@ what an earlier job's tasks wait for, or the reverse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Protocol
 
@@ -42,48 +43,63 @@ class ExecutorTurns(Protocol):
         """Place the next executor of a job that fits; return its worker and what it takes there. None: none fits."""
         ...
 
-    def tasks_placed(self, placements: Sequence[Placement]) -> None:
-        """Take the room of these tasks out of what is free for executors."""
+    def tasks_placed(self, placed: Sequence[tuple[int, Need]]) -> None:
+        """Take the room of these tasks on their workers out of what is free for executors."""
         ...
 
 
-def place_in_turns(
-    placement: TaskPlacement, stages: list[Stage], ranking: Ranking, executors: ExecutorTurns
-) -> list[Placement]:
-    """Place tasks by ``placement``, and each job's executors after the tasks of the jobs before it; return the tasks.
+@dataclass(frozen=True, slots=True)
+class TaskTurns:
+    """The tasks that a round may place.
+
+    ``assign`` carries out placements. ``waiting``: jobs with commands that may start ahead of others where
+    ``placement`` has no room; ``ahead`` places those of the jobs for which its argument is true, counts them in the
+    ranking, and returns the worker of each.
+    """
+
+    placement: TaskPlacement
+    stages: list[Stage]
+    assign: Callable[[list[Placement]], None]
+    waiting: set[str]
+    ahead: Callable[[Callable[[str], bool]], list[tuple[int, Need]]]
+
+
+def place_in_turns(tasks: TaskTurns, ranking: Ranking, executors: ExecutorTurns) -> list[tuple[int, Need]]:
+    """Place tasks, and each job's executors after the tasks of the jobs before it; return the commands that started
+    ahead.
 
     Jobs with no such tasks between them have one turn, so that their executors are packed together. A ranking by shares
     counts what jobs receive in the round: executors are placed one by one, if their policy permits, as each changes the
     order.
     """
-    turns = _Turns(placement, stages, ranking, executors)
+    turns = _Turns(tasks, ranking, executors)
     turns.place()
-    return turns.placed
+    return turns.started
 
 
 class _Turns:
-    """A round's placement: the stages that are left, and the jobs whose executors have the next turn ``together``."""
+    """A round's placement: the stages that are left, the jobs whose executors have the next turn ``together``, and the
+    commands that ``started`` ahead.
+    """
 
-    def __init__(
-        self, placement: TaskPlacement, stages: list[Stage], ranking: Ranking, executors: ExecutorTurns
-    ) -> None:
-        self.placed: list[Placement] = []
+    def __init__(self, tasks: TaskTurns, ranking: Ranking, executors: ExecutorTurns) -> None:
+        self.started: list[tuple[int, Need]] = []
         self._together: list[str] = []
-        self._placement, self._stages, self._ranking, self._executors = placement, stages, ranking, executors
+        self._tasks, self._stages, self._ranking, self._executors = tasks, tasks.stages, ranking, executors
         self._whole = ranking.whole_stages  # as the round begins: keys of two kinds cannot be compared
         self._places = {job: -float(place) for place, job in enumerate(ranking.order())}
 
     def place(self) -> None:
         """Place executors and tasks in the order of their jobs."""
         waiting = _Line(self._key, self._executors.jobs)
-        tasks = _Line(self._key, dict.fromkeys(stage.job for stage in self._stages))
+        tasks = _Line(self._key, dict.fromkeys([*(stage.job for stage in self._stages), *self._tasks.waiting]))
         turns = 0
         while (job := waiting.first()) is not None:
             until = self._key(job)
             if turns < _MOST_TURNS and (ahead := tasks.before(until)):
                 turns += 1
                 self._give_turn()
-                tasks.enter(self._tasks_before(ahead, until))
+                tasks.enter(self._tasks_before({*ahead}, until))
             elif self._whole or not self._executors.one_by_one:
                 waiting.pop()
                 self._together.append(job)
@@ -94,17 +110,23 @@ class _Turns:
         self._give_turn()
         self._place(self._stages, ())
 
-    def _tasks_before(self, jobs: Collection[str], until: Key) -> list[str]:
+    def _tasks_before(self, jobs: set[str], until: Key) -> list[str]:
         """Place tasks of these jobs, which come before ``until``; return the jobs that no longer do. What the others
         have left fits nowhere in this round.
         """
         ahead = [stage for stage in self._stages if stage.job in jobs]
         placed = self._place(ahead, () if self._whole else until)
+        if jobs & self._tasks.waiting:
+            more = self._tasks.ahead(lambda job: job in jobs and self._key(job) > until)
+            for worker, need in more:
+                self._tasks.placement.take(worker, need)
+            self.started += more
+            placed += more
         self._executors.tasks_placed(placed)
         later = [] if self._whole else [job for job in jobs if self._key(job) <= until]
-        done = {one.need for one in placed}
+        done = {(need.job, need.task) for _, need in placed}
         self._stages = [
-            Stage(stage.job, stage.stage, [need for need in stage.needs if need not in done])
+            Stage(stage.job, stage.stage, [need for need in stage.needs if (need.job, need.task) not in done])
             if stage.job in jobs
             else stage
             for stage in self._stages
@@ -116,10 +138,10 @@ class _Turns:
         """Return a key that is larger the earlier the job is. A stage that fits better never precedes an executor."""
         return (self._places[job],) if self._whole else self._ranking.key(job, 0.0)
 
-    def _place(self, stages: list[Stage], until: Key) -> list[Placement]:
-        placed = self._placement.place(stages, self._ranking, until=until)
-        self.placed += placed
-        return placed
+    def _place(self, stages: list[Stage], until: Key) -> list[tuple[int, Need]]:
+        placed = self._tasks.placement.place(stages, self._ranking, until=until) if stages else []
+        self._tasks.assign(placed)
+        return [(one.worker, one.need) for one in placed]
 
     def _give_turn(self) -> None:
         for worker, need in self._executors.turn(self._together) if self._together else ():
@@ -128,7 +150,7 @@ class _Turns:
 
     def _count(self, worker: int, need: Need) -> None:
         """Count a placed executor for the tasks after it."""
-        self._placement.take(worker, need)
+        self._tasks.placement.take(worker, need)
         self._ranking.charge(need.job, need.holds)
 
 

@@ -10,6 +10,7 @@ from master.core import events as e
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import command
 from tests.unit.master.core.executor_bed import MIB, ExecutorBed, executor, profile
+from tests.unit.master.core.test_core_ahead import FULL
 from tests.unit.master.core.test_core_plan_follower import Plan, end
 
 ORDERINGS = ("fifo", "ejf", "gittins", "las", "las_mq", "fair", "drf")  # srjf: nothing is known of executors
@@ -201,6 +202,33 @@ def test_a_reservation_s_job_goes_first_only_until_its_promise_is_met(ordering: 
     b.ready("a", executor("e2", cores=4.0), job="second")
     b.ready("a", executor("p", "p"), *[command(f"c{i:02}", cores=1.0) for i in range(20)], job="prod")
     assert names(b.round()) == ["c00", "c01", "c02", "e1", "e2", "p"]
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS)
+@pytest.mark.parametrize("cores", [0.0, 0.5])
+def test_commands_of_an_earlier_job_that_start_ahead_of_others_go_before_executors(ordering: str, cores: float) -> None:
+    b = ExecutorBed("a", ordering=ordering, forecasts={"u/app": profile((0.5, 600))})
+    b.job("a", "long", at=5.0)
+    b.ready("a", *[command(f"l{n}") for n in range(4)], job="long")
+    assert len(b.round()) == 4
+    b.heartbeat("a", **FULL)
+    b.job("a", "late", at=2.0)
+    b.ready("a", executor("e", mib=600), job="late")
+    b.ready("a", command("c", 600, cores=cores))
+    assert b.round() == [("c", "a")]
+    assert b.cluster.jobs["j"].tasks["c"].why.startswith("ahead: ")
+
+
+@pytest.mark.parametrize("ordering", ("fifo", "drf"))
+def test_commands_of_a_later_job_that_start_ahead_of_others_come_after_executors(ordering: str) -> None:
+    b = ExecutorBed("a", ordering=ordering, forecasts={"u/app": profile((0.5, 600))})
+    b.job("a", "late", at=5.0)
+    b.ready("a", *[command(f"l{n}") for n in range(4)], job="late")
+    assert len(b.round()) == 4
+    b.heartbeat("a", **FULL)
+    b.ready("a", command("c", 600), job="late")
+    b.executors(executor("e", mib=600))
+    assert b.round() == [("e", "a")]
 
 
 def of_two_users(*, executors: int, **settings: Any) -> ExecutorBed:
