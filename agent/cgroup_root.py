@@ -14,7 +14,8 @@ _MADE = "penstock-"
 AUTO, SCOPE = "auto", "scope"
 #: The prefix of the units that hold containers and their launcher alone: that of the installation, and scopes.
 CONTAINERS_UNIT = "penstock-containers"
-_OF_IDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+#: The characters of containers' ids.
+OF_IDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
 def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:
@@ -71,7 +72,7 @@ def is_group(name: str) -> bool:
     """Return whether a cgroup below ``containers/`` is a group of containers (agent.core.groups): its name has a dot,
     or another character that no container's id has.
     """
-    return not _OF_IDS.issuperset(name)
+    return not OF_IDS.issuperset(name)
 
 
 def container_directory(root: Path, container: str) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from agent.cgroup_root import CONTAINERS_UNIT, is_group
+from agent.cgroup_root import CONTAINERS_UNIT, OF_IDS
 from agent.cgroups.cgroup import Cgroup
 from agent.cgroups.core import CoreFiles
 from agent.cgroups.devices import Disk
@@ -194,7 +194,7 @@ class CgroupTree:
         """
         found = self._cgroups.get(container)
         if found is None:
-            assert container and not is_group(container), container
+            assert container and OF_IDS.issuperset(container), container
             found = self._cgroups[container] = Cgroup(
                 self.groups.parents.get(container, self._containers) / container,
                 self.controllers, self.surroundings, self._filesystem, self._fd_budget,
