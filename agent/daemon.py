@@ -259,9 +259,18 @@ class Agent:
         if self._stopping:
             self._executor.give_up()
         elif self._config.spawn_launcher:
-            self._launcher_supervisor.replace(self._executor.use)
+            self._launcher_supervisor.replace(self._use)
         else:
             signal.raise_signal(signal.SIGTERM)
+
+    def _use(self, launcher: Launcher) -> None:
+        """Use another launcher, after systemd may have removed the scope of the former one with the tree in it."""
+        try:
+            if self._tree is not None and (repaired := self._tree.repair()):
+                log.warning("the containers' cgroups were repaired", repaired=repaired)
+        except OSError as error:  # each start says so, too
+            log.error("the containers' cgroups cannot be made again", why=str(error))
+        self._executor.use(launcher)
 
     def _open_journal(self, config: AgentConfig) -> Journal:
         directory = config.state() / "journal"

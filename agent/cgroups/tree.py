@@ -63,7 +63,9 @@ class CgroupTree:
         #: The environment of the containers.
         self.surroundings = Surroundings({}, self._disks)
         self._serving = self._serving_containers()
-        self._idle_class = IdleClass((*reversed(self._serving), self._containers), filesystem)
+        # A scope with another name may have the daemons in it, too: they must not be idle.
+        above = [each for each in self._serving if each.suffix != ".scope" or each.name.startswith(CONTAINERS_UNIT)]
+        self._idle_class = IdleClass((*reversed(above), self._containers), filesystem)
         self._idle = False
         self._caps: Confinement | None = None
         self._capped: Confinement | None = None  # the part of it that is known to be in force
@@ -272,12 +274,18 @@ class CgroupTree:
 
         If a controller had been disabled, each container's limits must be enforced again.
 
+        The tree itself is made again if it vanished: systemd removes a scope with its last process, the launcher.
+
         Raises:
-            FileNotFoundError: the tree vanished.
+            OSError: it cannot be made here.
         """
+        vanished = not CoreFiles(self._containers, self._filesystem).has("cgroup.procs")
+        if vanished:
+            self.prepare()
         found, self.missing = self.missing, {}
         self._enable_above()
-        drifted = [
+        drifted = [f"{self._containers} had vanished"] if vanished else []
+        drifted += [
             f"{controller} was not enabled in {directory}"
             for directory in (self.root, self._containers)
             for controller in self._enable_in(directory)
@@ -336,8 +344,7 @@ class CgroupTree:
         """
         if self._owns_root:
             return [self.root]
-        ours = (CONTAINERS_UNIT, "penstock.slice")
-        return list(itertools.takewhile(lambda each: each.name.startswith(ours), (self.root, *self.root.parents)))
+        return list(itertools.takewhile(lambda each: each.name.startswith("penstock"), (self.root, *self.root.parents)))
 
     def _unprotected(self, low_bytes: int) -> Reason | None:
         """Return the first ancestor with less protection than the containers need: it limits all below it."""

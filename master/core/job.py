@@ -154,6 +154,7 @@ class Job:
     moved_at: float = -math.inf  # when the priority changed, monotonic
     moved_with_s: float = 0.0  # the service received by then
     ranked: bool = False  # it was in an order sent to agents
+    cancelled_unseen: set[str] = field(default_factory=set)  # by the origin, before the tasks' node has reported them
     unconfirmed_ends: dict[str, TellEnded] = field(default_factory=dict)  # ends that the origin has not confirmed yet
     some_opportunistic: bool = False  # it has, or had, tasks that may run on slack
     some_executors: bool = False  # it has, or had, tasks that are executors

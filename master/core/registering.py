@@ -227,6 +227,8 @@ def _unwanted(job: Job, task: Task | None, name: str, node: Node) -> str:
     """Return why a node must not hold a task; empty where it may. For jobs known since their submission the master
     knows where their tasks were placed; for others it trusts the node.
     """
+    if task is None and name in job.cancelled_unseen:
+        return "cancelled"
     if task is None:
         known = job.described and (job.complete or job.since_birth)
         return "it has ended as far as its origin knows" if known or name in job.unconfirmed_ends else ""

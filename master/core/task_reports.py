@@ -145,7 +145,7 @@ class TaskReports:
 
     def tasks_cancelled(self, node: Node, message: api.TasksCancelled, now: float) -> None:
         """Cancel tasks that the origin no longer wants. A placed command ends when its node reports how; others end
-        now.
+        now. After restarts of origin and master, the node of a task may report it only later.
 
         Raises: RpcError: ``refused``: this node is not the job's origin.
         """
@@ -154,6 +154,8 @@ class TaskReports:
         job = message_checks.job_of_origin(self._members.jobs, node, message.job)
         for name in message.tasks:
             task = job.tasks.get(name)
+            if task is None and not job.since_birth and not job.complete:
+                job.cancelled_unseen.add(name)
             if task is not None and not task.unwanted:
                 self._tasks.cancel(job, task, "cancelled")
 

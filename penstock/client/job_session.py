@@ -30,6 +30,7 @@ class _Task(msgspec.Struct):
     request: TaskRequest
     stage: str
     opportunistic: Opportunistic
+    sent: bool = False  # the request was sent; whether it arrived may be unknown
     confirmed: bool = False  # the agent accepted the request
     cancelled: bool = False  # it is not requested again
     node: str | None = None
@@ -70,16 +71,20 @@ class PlacementLedger:
             self._tasks[name].confirmed = True
 
     def wanted(self, requests: Iterable[TaskRequest]) -> list[TaskRequest]:
-        """Return those of recorded requests whose tasks are not cancelled. The others end, as the agent is not asked
-        for them: even if it refuses the cancellation.
+        """Return those of recorded requests whose tasks are not cancelled, to be sent now. Others that were never sent
+        end, as the agent is not asked for them: even if it refuses the cancellation.
 
         Raises:
             NothingWanted: all are cancelled.
         """
-        wanted = [request for request in requests if not self._tasks[request.task].cancelled]
-        self.cancel({request.task for request in requests} - {request.task for request in wanted})
-        if not wanted:
+        wanted, cancelled = [], []
+        for request in requests:
+            (cancelled if self._tasks[request.task].cancelled else wanted).append(request)
+        self.cancel([each.task for each in cancelled if not self._tasks[each.task].sent])
+        if cancelled and not wanted:
             raise NothingWanted
+        for request in wanted:
+            self._tasks[request.task].sent = True
         return wanted
 
     def withdraw(self, names: Iterable[str]) -> None:

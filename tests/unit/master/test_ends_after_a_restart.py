@@ -57,6 +57,15 @@ def test_a_task_stopped_before_the_origin_registered_runs_again() -> None:
     assert [task for task, _ in b.round()] == ["t"]
 
 
+def test_a_command_that_its_restarted_origin_has_cancelled_ends_though_its_node_registers_later() -> None:
+    b = bed("c")
+    b.node("a", jobs=[job_state("j")], complete=False)
+    b.serve(e.Received("a", api.TasksCancelled(job="j", tasks=["t"])))
+    b.node("b", placed=[holding("t"), holding("other")])
+    assert [(node, said.task) for node, said in b.decisions_of(api.Withdraw)] == [("b", "t")]
+    assert list(b.cluster.jobs["j"].tasks) == ["other"]
+
+
 def test_an_end_of_a_job_that_its_origin_no_longer_has_is_dropped() -> None:
     b = bed("b")
     ran_on_b(b)

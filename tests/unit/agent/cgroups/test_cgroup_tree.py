@@ -185,7 +185,7 @@ def test_where_the_root_may_not_be_idle_the_containers_are(make: Make) -> None:
     assert [said(fake, f"{each}/cpu.idle") for each in (ROOT, ALL)] == ["0", "0"]
 
 
-@pytest.mark.parametrize(("name", "idle"), [("penstock-containers-17-ab12.scope", "1"), ("run-u17.scope", "0")])
+@pytest.mark.parametrize(("name", "idle"), [("penstock-containers-17-ab12.scope", "1"), ("penstock-up-17.scope", "0")])
 def test_of_scopes_only_a_launcher_s_own_is_idle_as_others_may_have_the_daemons_in_them(name: str, idle: str) -> None:
     scope = f"/fake/{name}"
     fake = FakeCgroups("/fake", top=True)
@@ -195,6 +195,16 @@ def test_of_scopes_only_a_launcher_s_own_is_idle_as_others_may_have_the_daemons_
     tree.prepare()
     tree.make_idle(True)
     assert [said(fake, f"{each}/cpu.idle") for each in (scope, f"{scope}/containers")] == [idle, "1"]
+
+
+def test_a_tree_that_vanished_is_made_again(fake: FakeCgroups, tree: CgroupTree) -> None:
+    tree.cap(cpu_cores=1.5)
+    fake.vanish(ALL)
+    assert f"{ALL} had vanished" in tree.repair()
+    assert said(fake, f"{ALL}/cpu.max") == "150000 100000"
+    tree.create("a")
+    assert tree.existing() == ["a"]
+    assert tree.repair() == []
 
 
 def test_with_a_container_in_it_nothing_is_dismantled(fake: FakeCgroups, tree: CgroupTree) -> None:
