@@ -32,7 +32,9 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         ),
     ] = "127.0.0.1:7420"
     http: HttpAddress = "127.0.0.1:7422"
-    interval_s: Annotated[float, Meta(gt=0, description="scheduling interval: time between two rounds"), LIVE] = 0.1
+    interval_s: Annotated[
+        float, Meta(gt=0, description="scheduling interval: time between two rounds with tasks to place"), LIVE
+    ] = 0.1
     ept_s: Annotated[
         float,
         Meta(

@@ -45,7 +45,8 @@ from penstock.wire.reservation_api import OnBehalf
 log = structlog.get_logger()
 #: Number of stored refusals of a taken name, each of which is logged once.
 _TAKEN_NAMES_MAX = 1000
-#: A round waits for this time after a registration, as the messages right behind it change what is to be placed.
+#: A round waits for this time after a registration, as the messages right behind it change what is to be placed, and
+#: one without a task to place for the tasks behind a job.
 _BEHIND_S = 0.02
 #: Registrations delay a round by at most this time: agents that register again and again must not stop all rounds.
 _BEHIND_MAX_S = 0.2
@@ -219,7 +220,11 @@ class MasterService:
         self.dispatch(e.Reconfigured(settings))
         if self.cluster.settings.configured_tenants() != before:
             for connection in self._by_node.values():  # later, as one may have to carry the answer to `config set`
-                self._loop.call_later(_ANSWERED_S, connection.hang_up, "the agent has to learn the changed tenants")
+                self._loop.call_later(_ANSWERED_S, self._register_again, connection)
+
+    def _register_again(self, connection: AgentConnection) -> None:
+        if self._by_node.get(connection.node) is connection:
+            connection.hang_up("the agent has to learn the changed tenants")
 
     def _log_taken_name(self, node: str, newcomer: AgentConnection, holder: AgentConnection) -> None:
         """Log the refusal once per host, because its agent retries every second or two."""
@@ -296,13 +301,16 @@ class MasterService:
     def _plan_round(self, wait_s: float = 0.0) -> None:
         """Set the timer of a wanted round: ``interval_s`` after the last one like it, and ``wait_s`` from now or later.
 
-        A round that has no task to place takes next to no time. It must not delay the tasks of the job that it was for,
-        which come some milliseconds behind the job.
+        A round without a task to place must not delay the tasks of the job that it is for, which come some milliseconds
+        behind the job: it waits for them, and they hasten it.
         """
         if self._round is None and not self.cluster.wants_round:
             return
-        now, last = time.monotonic(), self._last_placing_round if self.cluster.wants_to_place else self._last_round
-        due_s = max(now, last + self.cluster.settings.interval_s)
+        now, interval_s = time.monotonic(), self.cluster.settings.interval_s
+        if self.cluster.wants_to_place:
+            due_s = max(now, self._last_placing_round + interval_s)
+        else:
+            due_s = max(now + _BEHIND_S, self._last_round + interval_s)
         if self._round is not None:
             if due_s >= self._round_due_s and not wait_s:
                 return
@@ -318,7 +326,7 @@ class MasterService:
         now, settings, rounds = time.monotonic(), self.cluster.settings, self.cluster.counts["rounds"]
         late_s = now - self._round_by_s - settings.interval_s
         self._last_round, self._round_by_s = now, max(now, self._watch_due_s)
-        if self.cluster.wants_to_place:
+        if self.cluster.members.ready_tasks > 0:  # it looks at all of them, and may take long
             self._last_placing_round = now
         try:
             self.dispatch(e.RoundDue(time.time(), stalled_s=max(0.0, late_s)))

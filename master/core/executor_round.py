@@ -28,7 +28,7 @@ from master.ordering import Ranking
 from master.placement import Demands, Launch, Need, WaitingExecutors
 from master.placement.availability import lasting
 from master.placement.drr import Ints
-from master.placement.executors import fits_somewhere, machines_with_room
+from master.placement.executors import fits_somewhere, machines_that_fit, machines_with_room
 from master.placement.workers import MEMORY, Mask
 from penstock.model import Profile
 from penstock.model.units import counted
@@ -332,7 +332,7 @@ class ExecutorPlacement:
             own: Ints = np.arange(self._begin.get(one.number, 0), len(machines))
             if one.allowed is not None:
                 own = own[one.allowed[self._room.workers[own]]]
-            for machine in machines_with_room(machines, own, self._pending):
+            for machine in machines_that_fit(machines, own, self._demands, one.number):
                 self._heartbeat(machine, [])
                 if key in self.placed:
                     if one.allowed is None:

@@ -76,6 +76,8 @@ class Rounds:
         self._outbox.counts["rounds"] += 1
         waits = ranking is not None and bool(self._executors.waiting)
         executors = self._executor_round.begin(ranking, now, limits) if ranking is not None and waits else None
+        if executors is not None and executors.jobs:  # they must not take what commands before them could start on
+            looks_ahead = bool(waiting)
         placed = self._regular.place(hopeful, ranking, limits, executors, looks_ahead=looks_ahead)
         if executors is not None:
             self._executor_round.end(executors, limits, placed.over)

@@ -10,7 +10,7 @@ last until they are released.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -254,13 +254,17 @@ def fitting(demands: Demands, numbers: Ints, available: Floats, slack: Floats) -
 
 def fits_somewhere(machines: Machines, which: Ints, demands: Demands, number: int) -> bool:
     """Return whether one of the machines ``which`` fits a demand in every slot."""
+    return next(machines_that_fit(machines, which, demands, number), None) is not None
+
+
+def machines_that_fit(machines: Machines, which: Ints, demands: Demands, number: int) -> Iterator[int]:
+    """Yield the machines of ``which`` that fit a demand in every slot."""
     held = demands.of(number)
     room = machines.free()[which] + TOLERANCE * machines.capacity[which]
     for machine in which[(held[:, 0] <= room).all(axis=1)].tolist():
         slack = TOLERANCE * machines.capacity[machine][:, None]
         if (held <= machines.available(machine)[:, : held.shape[1]] + slack).all():
-            return True
-    return False
+            yield machine
 
 
 def machines_with_room(machines: Machines, which: Ints, pending: WaitingExecutors) -> list[int]:

@@ -77,7 +77,8 @@ class PlacementLedger:
         Raises:
             NothingWanted: all are cancelled.
         """
-        wanted, cancelled = [], []
+        wanted: list[TaskRequest] = []
+        cancelled: list[TaskRequest] = []
         for request in requests:
             (cancelled if self._tasks[request.task].cancelled else wanted).append(request)
         self.cancel([each.task for each in cancelled if not self._tasks[each.task].sent])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.kernel.host_bed import running_host
+from tests.kernel.host_bed import running_host, until
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.measured]  # all is ten to thirty times slower under emulation
 _LOOP = ["taskset", "--cpu-list", "0", "sh", "-c", "while :; do :; done"]
@@ -51,3 +53,14 @@ def test_opportunistic_work_through_penstock_up_is_behind_all_other_processes(tm
         host.penstock("kill", archive.stdout.strip())
         host.penstock("kill", regular.stdout.strip())
     assert not scope.exists(), "systemd removes a scope without processes"
+
+
+def test_containers_start_after_the_launcher_died_and_its_scope_with_it(tmp_path: Path) -> None:
+    with running_host(tmp_path, typed=True) as host:
+        (scope,) = _MOUNT.glob("penstock-containers-*")
+        launcher = int((scope / "holder/cgroup.procs").read_text())
+        os.kill(launcher, signal.SIGKILL)
+        until(lambda: host.penstock("run", "--", "true").returncode == 0, "no container starts any more")
+        limited = host.penstock("run", "--cpu", "0.5", "--", "cat", "/proc/self/cgroup")
+        assert limited.returncode == 0, limited.stderr
+        assert "/containers/" in limited.stdout
