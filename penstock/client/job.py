@@ -137,6 +137,8 @@ class Job(JobSession):
                 await self._link.call(m.PLACE, request)
         except BaseException:
             self._tasks.withdraw(names)
+            for name in names:
+                self._wake(name)
             raise
         self._tasks.confirm(names)
         for name in names:  # those cancelled meanwhile have ended
@@ -147,7 +149,7 @@ class Job(JobSession):
 
         Raises:
             NotPlaced: the task ended without a node.
-            KeyError: the task was never requested.
+            KeyError: the task was never requested, or the agent refused it.
         """
         while True:
             if (node := self._tasks.node_of(task)) is not None:
@@ -160,7 +162,7 @@ class Job(JobSession):
         """Wait for a task's end and return its cause.
 
         Raises:
-            KeyError: the task was never requested.
+            KeyError: the task was never requested, or the agent refused it.
         """
         while (ended := self._tasks.end_of(task)) is None:
             await self._change_of(task)

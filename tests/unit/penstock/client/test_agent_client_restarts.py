@@ -192,6 +192,19 @@ async def test_a_task_that_was_not_asked_for_ends_even_if_its_cancellation_is_re
     assert (await asyncio.wait_for(ended, 5)).by is EndedBy.CANCELLED
 
 
+async def test_who_waits_for_a_task_that_the_agent_refuses_hears_of_it(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("refused")
+    fake.refuse["place"] = refused("no room")
+    placing = asyncio.ensure_future(job.place("map", [request_of("m1", "true")]))
+    await asyncio.sleep(0)
+    waiting = [asyncio.ensure_future(wait) for wait in (job.placed("m1"), job.ended("m1"))]
+    with pytest.raises(RpcError, match="no room"):
+        await asyncio.wait_for(placing, 5)
+    for each in waiting:
+        with pytest.raises(KeyError, match="m1"):
+            await asyncio.wait_for(each, 5)
+
+
 async def test_placements_wait_for_the_admission_after_a_restart(fake: FakeAgent, client: AgentClient) -> None:
     job = await client.register_job("again")
     await job.place("map", [request_of("m1", "true")])
