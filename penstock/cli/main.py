@@ -7,13 +7,13 @@ import errno
 import gc
 import os
 import sys
-from _frozen_importlib_external import SourceFileLoader  # as importlib.machinery has it, without its other modules
 from importlib import import_module
 
 from penstock import __version__
+from penstock.cli.errors import CommandError
+from penstock.cli.exit_statuses import Status, output_lost
 
-# Modules that take long to import are imported in functions, after command() has made imports cheap.
-TYPE_CHECKING = False  # as typing's
+TYPE_CHECKING = False  # as typing's, which is imported after command() has put off the collections of garbage
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
@@ -82,7 +82,6 @@ def command() -> NoReturn:
     without taking it apart. Python's own end (Py_FinalizeEx: it collects garbage and empties each module)
     is a fifth of the CPU time of `penstock submit`. Exit functions run, and printed text is flushed, as ever.
     """
-    _make_imports_cheap()
     _open_closed_streams()
     status = main()
     if sys.argv[1:2] and sys.argv[1] in OWN and not _threads():
@@ -90,33 +89,9 @@ def command() -> NoReturn:
         try:
             _flush()
         except OSError:  # of a command that had failed; else main() has said so
-            from penstock.cli.exit_statuses import output_lost
-
             output_lost()
         os._exit(status)
     sys.exit(status)
-
-
-def _make_imports_cheap() -> None:
-    """Put off collections of garbage, and read modules with few system calls. Until a command of the light client has
-    begun, imports take most of its CPU time.
-    """
-    if sys.argv[1:2] and sys.argv[1] in OWN:
-        gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
-    if sys.argv[0] == f"{sys.path[0]}/penstock":  # the installed script: the package of this name is not beside it
-        del sys.path[0]
-    SourceFileLoader.get_data = _contents  # type: ignore[assignment,method-assign]
-
-
-def _contents(loader: object, path: str) -> bytes:
-    """Return the contents of a module's file in four system calls. The loader's own method opens a buffered file, which
-    takes nine.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, os.fstat(descriptor).st_size)
-    finally:
-        os.close(descriptor)
 
 
 def _open_closed_streams() -> None:
@@ -144,9 +119,6 @@ def _threads() -> bool:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    from penstock.cli.errors import CommandError
-    from penstock.cli.exit_statuses import Status, output_lost
-
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
@@ -158,6 +130,8 @@ def main(argv: list[str] | None = None) -> int:
         if name == "--version":
             print(f"penstock {__version__}", flush=True)
             return Status.DONE
+        if argv is None and name in OWN:  # the process is this command's
+            gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
         status = find(name)(arguments[1:])
         _flush()
     except CommandError as error:
@@ -195,9 +169,6 @@ def find(name: str) -> Callable[[list[str]], int]:
         found: Callable[[list[str]], int] = import_module(f"penstock.cli.{name}").main
         return found
     from importlib.metadata import entry_points
-
-    from penstock.cli.errors import CommandError
-    from penstock.cli.exit_statuses import Status
 
     for entry in entry_points(group="penstock.commands", name=name):
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -55,22 +54,3 @@ def test_a_command_imports_none_of_the_modules_that_it_does_not_need() -> None:
 )  # fmt: skip
 def test_what_was_left_out_is_there_when_it_is_used(code: str, printed: str) -> None:
     assert _printed(code) == printed
-
-
-def test_a_command_reads_modules_unbuffered_and_never_from_beside_its_script(tmp_path: Path) -> None:
-    (tmp_path / "argparse.py").write_text("raise SystemExit('the wrong module')")
-    script = tmp_path / "penstock"
-    script.write_text("""
-import os, sys
-from penstock.cli.main import command
-os._exit = sys.exit
-buffered = []  # io.open_code() tells of a mode, os.open() of none
-sys.addaudithook(lambda event, about: event == "open" and about[1] and buffered.append(about[0]))
-try:
-    command()
-finally:
-    print(*(path for path in buffered if str(path).endswith((".py", ".pyc"))), file=sys.stderr)
-""")
-    done = subprocess.run([sys.executable, script, "run", "--help"], check=False, capture_output=True, text=True)
-    assert done.stdout.startswith("usage: penstock run"), done.stderr
-    assert not done.stderr.strip()
