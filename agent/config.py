@@ -252,6 +252,8 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
             doors.check(self, "master")
         except SettingsError as error:
             faults += error.faults
+        if self.cgroup_root not in {"auto", "scope"} and not Path(self.cgroup_root).is_absolute():
+            faults.append(f"cgroup_root: auto, scope or an absolute path expected, not {self.cgroup_root!r}")
         if self.t_alloc_tuned and self.t_alloc < self.t_alloc_least:
             faults.append(
                 f"t_alloc_least: {self.t_alloc_least:g} is above t_alloc ({self.t_alloc:g}), where a tuned one begins"
