@@ -1,19 +1,21 @@
-"""The shuffle: a worker keeps its output partitions in memory and serves them over TCP on loopback to the workers that
-pull.
+"""The shuffle: a worker keeps its output partitions in memory; a process of its own serves them over TCP on loopback to
+the workers that pull. A thread of the worker would wait for the interpreter while the worker computes, and each worker
+would wait for the other's computing: a job that is alone on the host would use one processor.
 
 A request is a token of 16 bytes (other users of the host can connect too) and the number of the partition; the answer
-is the number of blobs, then for each the map task that made it, its length and its bytes. Integers are big-endian.
+is its size in bytes, then for each blob the map task that made it, its length and its bytes. Integers are big-endian.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 import socket
 import struct
-import threading
-from collections.abc import Callable
 
 _REQUEST = struct.Struct("!16sI")
-_COUNT = struct.Struct("!I")
+_SIZE = struct.Struct("!Q")
 _ENTRY = struct.Struct("!IQ")
 #: Longer than any partition takes, shorter than the patience of a person who watches a demo.
 TIMEOUT_S = 120
@@ -21,30 +23,44 @@ TIMEOUT_S = 120
 Blob = tuple[int, bytes]
 
 
+class Outputs:
+    """A file in memory for each partition: the worker writes it, and its server sends it when all is written."""
+
+    def __init__(self, partitions: int) -> None:
+        self._files = [os.memfd_create(f"partition-{number}") for number in range(partitions)]
+
+    def add(self, partition: int, task: int, blob: bytes) -> None:
+        """Add what a map task made for a partition."""
+        for part in (_ENTRY.pack(task, len(blob)), blob):
+            view = memoryview(part)
+            while view:
+                view = view[os.write(self._files[partition], view) :]
+
+    def send(self, partition: int, connection: socket.socket) -> None:
+        """Give a partition away: it is pulled exactly once, and its memory is free then."""
+        file = self._files[partition]
+        size, sent = os.fstat(file).st_size, 0
+        connection.sendall(_SIZE.pack(size))
+        while sent < size:
+            sent += os.sendfile(connection.fileno(), file, sent, size - sent)
+        os.ftruncate(file, 0)
+
+
 def listen() -> socket.socket:
     """A listener on a free port of loopback."""
     return socket.create_server(("127.0.0.1", 0), backlog=64)
 
 
-def serve_forever(listener: socket.socket, token: bytes, take: Callable[[int], list[Blob]]) -> None:
-    """Answer pulls one after the other; ``take(partition)`` gives the blobs away."""
-    while True:
+def serve(listener: socket.socket, token: bytes, outputs: Outputs, leash: int) -> None:
+    """Answer pulls one after the other, until the other end of the pipe ``leash`` is closed."""
+    waited: list[int | socket.socket] = [listener, leash]
+    while leash not in select.select(waited, [], [])[0]:
         connection, _ = listener.accept()
-        with connection:
+        with connection, contextlib.suppress(OSError):  # a puller that is gone: its own job notices
             _bound(connection)
-            try:
-                given, partition = _REQUEST.unpack(_receive(connection, _REQUEST.size))
-                if given == token:
-                    _answer(connection, take(partition))
-            except OSError:
-                continue  # the puller is gone; its own job notices
-
-
-def _answer(connection: socket.socket, blobs: list[Blob]) -> None:
-    connection.sendall(_COUNT.pack(len(blobs)))
-    for task, blob in blobs:
-        connection.sendall(_ENTRY.pack(task, len(blob)))
-        connection.sendall(blob)
+            given, partition = _REQUEST.unpack(_receive(connection, _REQUEST.size))
+            if given == token:
+                outputs.send(partition, connection)
 
 
 def pull(ports: list[int], token: bytes, partition: int) -> list[bytes]:
@@ -53,35 +69,27 @@ def pull(ports: list[int], token: bytes, partition: int) -> list[bytes]:
     Raises:
         OSError: a producing worker could not be reached or went away.
     """
-    received: list[Blob] = []
-    failed: list[OSError] = []
-
-    def one(port: int) -> None:
-        try:
-            received.extend(_pull_from(port, token, partition))
-        except OSError as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=one, args=(port,)) for port in ports]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
+    with contextlib.ExitStack() as stack:
+        asked = [stack.enter_context(_request(port, token, partition)) for port in ports]
+        received = [blob for connection in asked for blob in _blobs(connection)]
     return [blob for _, blob in sorted(received)]
 
 
-def _pull_from(port: int, token: bytes, partition: int) -> list[Blob]:
-    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection:
-        _bound(connection)
-        connection.sendall(_REQUEST.pack(token, partition))
-        (count,) = _COUNT.unpack(_receive(connection, _COUNT.size))
-        blobs = []
-        for _ in range(count):
-            task, length = _ENTRY.unpack(_receive(connection, _ENTRY.size))
-            blobs.append((task, _receive(connection, length)))
-        return blobs
+def _request(port: int, token: bytes, partition: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+    _bound(connection)
+    connection.sendall(_REQUEST.pack(token, partition))
+    return connection
+
+
+def _blobs(connection: socket.socket) -> list[Blob]:
+    (size,) = _SIZE.unpack(_receive(connection, _SIZE.size))
+    content, at, blobs = _receive(connection, size), 0, []
+    while at < size:
+        task, length = _ENTRY.unpack_from(content, at)
+        at += _ENTRY.size + length
+        blobs.append((task, content[at - length : at]))
+    return blobs
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

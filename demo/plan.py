@@ -95,8 +95,10 @@ class Plan:
         return min(self.workers, -int(-self.share // 1) + 1)
 
     def slots_of(self, executor: str) -> int:
-        """Return the task slots of a job: one more than it may use cores, so that reading overlaps with computing."""
-        return self.slots if executor == "static" else self.workers + 1
+        """Return the task slots of a job: two a worker, so that one reads or writes while the other computes. With
+        fewer, a job that is alone on the host leaves a part of it idle.
+        """
+        return self.slots if executor == "static" else 2 * self.workers
 
     def affinity(self, index: int) -> tuple[int, ...]:
         """The cores that a job's share touches when it cannot be enforced otherwise."""
@@ -112,7 +114,7 @@ class Plan:
     def _tasks_bytes(self) -> int:
         """Return the memory of the tasks of one job that run at once."""
         largest = max(self.text_bytes // self.partitions, self.text_bytes // self.reducers)
-        return _TASK_TO_INPUT * (self.workers + 1) * largest
+        return _TASK_TO_INPUT * 2 * self.workers * largest
 
     @property
     def jobs_bytes(self) -> int:

@@ -67,7 +67,8 @@ def table(runs: dict[str, Run], plan: Plan, own: dict[str, dict[str, float]]) ->
     rows: list[tuple[str, list[str]]] = [("", [_TITLES.get(name, name) for name in runs])]
 
     def row(name: str, values: Iterable[float | None], unit: str) -> None:
-        rows.append((name, ["" if v is None else f"{100 * v:.1f} %" if unit == "%" else f"{v:.2f} s" for v in values]))
+        scale = {"%": 100, "ms": 1000}.get(unit, 1)
+        rows.append((name, ["" if v is None else f"{scale * v:.{2 if unit == 's' else 1}f} {unit}" for v in values]))
 
     row("makespan", (f.makespan_s for f in made.values()), "s")
     row("mean job completion time", (f.mean_completion_s for f in made.values()), "s")
@@ -77,6 +78,7 @@ def table(runs: dict[str, Run], plan: Plan, own: dict[str, dict[str, float]]) ->
     own_s = (None if name == "plain" else sum(own[name].values()) for name in runs)
     row("CPU time of Penstock itself", own_s, "s")
     row("CPU time of the jobs / of all cores", (f.utilization for f in made.values()), "%")
+    row("a fixed piece of work (host's speed)", (run.look_s for run in runs.values()), "ms")
     return [f"  {name:<38}" + "".join(f"{value:>14}" for value in values) for name, values in rows]
 
 

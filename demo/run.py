@@ -11,11 +11,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from demo.plain import PlainProcess
 from demo.plan import PLANNED_JOBS, USERS, Plan, PlannedJob
 from demo.records import BESIDE, JobResult, JobSpec
+from demo.speed import looks
 from demo.tenants import tallied
 from penstock.client import AgentClient, Container
 from penstock.model.container import ContainerSpec, Ended, Limits
@@ -60,12 +62,13 @@ class Archive:
 
 @dataclass
 class Run:
-    """The results of the jobs under one executor."""
+    """The results of the jobs under one executor. ``look_s``: how long a fixed piece of work took meanwhile."""
 
     executor: str
     began: float
     ended: float
     jobs: list[JobRun]
+    look_s: float
     archive: Archive | None = None
     preemptions: list[dict[str, Any]] = field(default_factory=list)
     samples: list[dict[str, Any]] = field(default_factory=list)
@@ -100,7 +103,7 @@ class Runner:
         self._directory.mkdir()
         sampling = asyncio.create_task(self._sample())
         try:
-            async with contextlib.AsyncExitStack() as tenants:
+            async with looks() as looks_s, contextlib.AsyncExitStack() as tenants:
                 archive = None
                 if self._executor == BESIDE:
                     archive = await self._tenant(tenants, "archive", opportunistic=True)
@@ -112,7 +115,8 @@ class Runner:
                         for job in zip(PLANNED_JOBS, self._plan.jobs(self._executor), strict=True)
                     ]
                 jobs = [job.result() for job in running]
-                run = Run(self._executor, min(job.began for job in jobs), max(job.ended for job in jobs), jobs)
+                began, ended = min(job.began for job in jobs), max(job.ended for job in jobs)
+                run = Run(self._executor, began, ended, jobs, median(looks_s))
                 if archive is not None:
                     await _preempted(archive)
             if archive is not None:

@@ -50,14 +50,9 @@ class Worker:
         self.token = token
         self.ports: list[int] = []
         self._texts: dict[int, bytes] = {}
-        self._held: list[list[exchange.Blob]] = [[] for _ in range(self._cut.reducers)]
+        self.outputs = exchange.Outputs(self._cut.reducers)
         self._pulled: dict[int, list[bytes]] = {}
         self._results: dict[int, bytes] = {}
-
-    def take(self, partition: int) -> list[exchange.Blob]:
-        """Give a partition away: it is pulled exactly once, and its memory is free then."""
-        blobs, self._held[partition] = self._held[partition], []
-        return blobs
 
     def read(self, task: int) -> int:
         """Disk: read an input partition, from the disk and not from the page cache."""
@@ -76,8 +71,8 @@ class Worker:
     def map(self, task: int) -> list[int]:
         """CPU: the operation's map. The size of the output for each reducer."""
         blobs = self._operation.map(self._texts.pop(task), self._corpus.partitions[task].documents, self._cut)
-        for held, blob in zip(self._held, blobs, strict=True):
-            held.append((task, blob))
+        for partition, blob in enumerate(blobs):
+            self.outputs.add(partition, task, blob)
         return [len(blob) for blob in blobs]
 
     def pull(self, task: int) -> int:
@@ -126,8 +121,7 @@ def spawn(make: Callable[[], Worker]) -> Spawned:
 
 def _serve(worker: Worker, manager: socket.socket, listener: socket.socket) -> None:
     """Serve until the manager closes its end."""
-    args = (listener, worker.token, worker.take)
-    threading.Thread(target=exchange.serve_forever, args=args, daemon=True).start()
+    server, leash = _server(worker, manager, listener)
     lock = threading.Lock()
     lanes: dict[str, queue.SimpleQueue[tuple[str, int]]] = {}
     for name in set(LANES.values()):
@@ -143,6 +137,22 @@ def _serve(worker: Worker, manager: socket.socket, listener: socket.socket) -> N
                     manager.sendall(json.dumps({**command, "result": time.process_time()}).encode() + b"\n")
             else:
                 lanes[LANES[command["do"]]].put((command["do"], command["task"]))
+    os.close(leash)
+    os.waitpid(server, 0)  # so that its CPU time is the job's
+
+
+def _server(worker: Worker, manager: socket.socket, listener: socket.socket) -> tuple[int, int]:
+    """Fork the process that serves the worker's output. Its process id, and the descriptor that ends it if closed."""
+    theirs, ours = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(theirs)
+        listener.close()
+        return pid, ours
+    os.close(ours)
+    manager.close()
+    exchange.serve(listener, worker.token, worker.outputs, theirs)
+    os._exit(0)
 
 
 def _lane(

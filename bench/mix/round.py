@@ -13,13 +13,13 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from bench.mix import speed
 from bench.mix.jobs import Job
 from bench.mix.kinds import ARCHIVED_BYTES, command
 from bench.mix.layer import INPUT
 from bench.mix.plan import Plan
 from bench.mix.singles import HOG
 from bench.mix.ways import Start
+from demo import speed
 
 _STOP_TIMEOUT_S = 30.0
 #: How often a job that kept its promise and failed is started again, as its user would.
@@ -115,3 +115,6 @@ async def _started(job: Job, start: Start, directory: Path, inputs: Path) -> asy
     shutil.chown(own, job.user, job.user)
     argv = start(job, own, command(job.kind, job.units, inputs, own, job.application))
     return await asyncio.create_subprocess_exec(*argv, cwd=own, start_new_session=True)
+
+
+# IMPORT

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import threading
 
 import pytest
 
-from demo.exchange import Blob, listen, pull, serve_forever
+from demo.exchange import Blob, Outputs, listen, pull, serve
 
 TOKEN = b"0123456789abcdef"
 
 
 def producer(held: dict[int, list[Blob]]) -> int:
     listener = listen()
-    thread = threading.Thread(target=serve_forever, args=(listener, TOKEN, lambda n: held.pop(n, [])), daemon=True)
-    thread.start()
+    outputs = Outputs(4)
+    for partition, blobs in held.items():
+        for task, blob in blobs:
+            outputs.add(partition, task, blob)
+    leash, _ = os.pipe()
+    threading.Thread(target=serve, args=(listener, TOKEN, outputs, leash), daemon=True).start()
     return int(listener.getsockname()[1])
 
 
@@ -50,7 +55,7 @@ def test_a_producer_that_dies_in_the_middle_is_an_error() -> None:
         connection, _ = listener.accept()
         with connection:
             connection.recv(20, socket.MSG_WAITALL)
-            connection.sendall(struct.pack("!IIQ", 1, 0, 100) + b"only this")
+            connection.sendall(struct.pack("!QIQ", 112, 0, 100) + b"only this")
 
     threading.Thread(target=half, daemon=True).start()
     with listener, pytest.raises(ConnectionResetError, match="middle of a partition"):
@@ -61,3 +66,11 @@ def test_a_puller_that_goes_away_does_not_stop_the_server() -> None:
     port = producer({0: [(0, b"kept")]})
     socket.create_connection(("127.0.0.1", port)).close()
     assert pull([port], TOKEN, 0) == [b"kept"]
+
+
+def test_the_server_ends_with_its_worker() -> None:
+    leash, held = os.pipe()
+    os.close(held)
+    with listen() as listener:
+        serve(listener, TOKEN, Outputs(1), leash)
+    os.close(leash)

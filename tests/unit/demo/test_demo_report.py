@@ -39,7 +39,7 @@ def run(executor: str) -> Run:
         "memory": {"capacity_bytes": 10**9},
         "containers": {"sort": 10**8, "archive": 2 * 10**8},
     }
-    return Run(executor, 100.0, 110.0, jobs, samples=[sample, {**sample, "at": 103.0}])
+    return Run(executor, 100.0, 110.0, jobs, 0.0003, samples=[sample, {**sample, "at": 103.0}])
 
 
 def test_the_figures_of_a_run() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.mix import speed
 from bench.mix.jobs import Job
 from bench.mix.kinds import ARCHIVED_BYTES
 from bench.mix.plan import Plan
 from bench.mix.round import run
+from demo import speed
 
 #: By kind, the command of a job in its directory, where its result is a file.
 RUNS = {"sort": "echo done > result", "compile": "echo half > result; exit 3", "copy": "true"}
@@ -76,3 +76,6 @@ def test_the_speed_is_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch)
     seen_s = asyncio.run(see_some())
     assert len(seen_s) > 2
     assert min(seen_s) > 0
+
+
+# IMPORT
