@@ -352,7 +352,15 @@ def share_equally(stats: Mapping[K, Path]) -> None:
         *many, one = used(stats).values()
         if 0.45 <= one / (one + sum(many)) <= 0.55:
             break
-    assert 0.45 <= one / (one + sum(many)) <= 0.55, (many, one)
+    assert 0.45 <= one / (one + sum(many)) <= 0.55, (many, one, weights())
+
+
+def weights() -> dict[str, int]:
+    """The weight of each cgroup of the agent, for the message of a test that failed."""
+    root = Path("/sys/fs/cgroup")
+    return {
+        str(path.parent.relative_to(root)): int(path.read_text()) for path in root.glob("**/containers/**/cpu.weight")
+    }
 
 
 def first_of(host: Host) -> set[str]:
