@@ -68,7 +68,7 @@ def table(runs: dict[str, Run], plan: Plan, own: dict[str, dict[str, float]]) ->
 
     def row(name: str, values: Iterable[float | None], unit: str) -> None:
         scale = {"%": 100, "ms": 1000}.get(unit, 1)
-        rows.append((name, ["" if v is None else f"{scale * v:.{2 if unit == 's' else 1}f} {unit}" for v in values]))
+        rows.append((name, ["" if v is None else f"{scale * v:.{1 if unit == '%' else 2}f} {unit}" for v in values]))
 
     row("makespan", (f.makespan_s for f in made.values()), "s")
     row("mean job completion time", (f.mean_completion_s for f in made.values()), "s")
