@@ -21,8 +21,8 @@ from bench.mix.ways import Start, as_user
 COMMAND = str(Path(sys.executable).with_name("penstock"))
 #: The line that docs/dask.md names.
 DASK_LINE = "DASK_DISTRIBUTED__WORKER__PRELOAD=penstock.engines.dask.preload"
-#: A reservation has so many times the time that the job takes alone: beside others, and on a host that becomes slower, it
-#: takes longer (1.3 times were once too few).
+#: A reservation has so many times the time that the job takes alone, as it takes longer beside others, and on a host
+#: that becomes slower (1.3 times were once too few).
 _RESERVED_FACTOR = 1.5
 #: The bytes that work announces for a second of CPU time. Only the ratios between its announcements matter, and the
 #: rate that the master assumes for a core before it has measured one (``default_cpu_bytes_per_s``).

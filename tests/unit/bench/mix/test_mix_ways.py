@@ -130,7 +130,7 @@ def test_a_program_of_dask_is_run_as_it_is_with_one_line_of_configuration(tmp_pa
 
 def test_a_reservation_is_a_core_within_the_time_of_its_job() -> None:
     said = reservation(NIGHTLY)
-    assert said == f"window(atom(<{256 << 20}B,1core>, 1, 1, 2s, 2s), +10s, +30s)"
+    assert said == f"window(atom(<{256 << 20}B,1core>, 1, 1, 3s, 3s), +10s, +30s)"
     rdl.parse(said)
 
 
