@@ -206,7 +206,6 @@ class MasterLink:
         node.attained.lasts_read, node.attained.most_commands_read = answer.job_lasts, answer.most_commands
         node.rank_report.read, node.rank_report.tenants_read = answer.ranks, answer.rank_tenants
         node.command_sizes.read = answer.commands
-        node.name_tenants(answer.tenants)
         self._reads_failed = answer.job_failed
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept + self._kept, []
@@ -336,7 +335,10 @@ class MasterLink:
         return reply
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
-        """Log an error that the master reports; it is never answered."""
+        """Learn the configured tenants, or log an error that the master reports; it is never answered."""
+        if method == api.NAME_TENANTS.name:
+            self._shell.node.name_tenants(read_params(params, api.NAME_TENANTS.params).tenants)
+            return
         log.warning("the master reported an error", why=str(RpcError.of(read_params(params, ErrorBody))))
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:

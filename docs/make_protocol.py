@@ -285,7 +285,7 @@ def master() -> list[str]:
     lines += ["", f"{_short(OnBehalf)} The answer is that to the call.", ""]
     for relay in relayed_methods.RELAYS:
         lines.append(f"- **`{relay.name}`** Calls: {', '.join(f'`{call.name}`' for call in relay.calls)}.")
-    lines += ["", "### Master → agent", "", _row(master_api.DECIDE)]
+    lines += ["", "### Master → agent", "", _row(master_api.DECIDE), _row(master_api.NAME_TENANTS)]
     lines += ["", "### Decisions", "", "A map each; `do` says which.", ""]
     for decision in typing.get_args(master_api.AnyDecision):
         lines.append(f"- **`{decision.__struct_config__.tag}`** {_short(decision)}")

@@ -87,6 +87,11 @@ class AgentConnection:
                 return
             answer.add_done_callback(partial(self._decided, instruction))
 
+    def name_tenants(self, tenants: dict[str, tuple[str, float]] | None) -> None:
+        """Tell the agent the configured tenants; an older agent complains, and learns them with its jobs."""
+        if self._peer is not None:
+            self._peer.notify(api.NAME_TENANTS.name, api.NAME_TENANTS.params(tenants=tenants))
+
     def hang_up(self, reason: str) -> None:
         """Close the connection; the agent registers again, which reports its true state."""
         log.warning("connection closed", node=self.node, address=self.address, reason=reason)
@@ -201,7 +206,7 @@ class AgentConnection:
                 remedy=f"set `node` to that, or `penstock ca issue {message.node}`",
             )
         settings = self._owner.register(self, message)
-        asyncio.get_running_loop().call_soon(self._answered_registration)
+        asyncio.get_running_loop().call_soon(self._answered_registration, settings.configured_tenants())
         return api.Registered(
             protocol=api.PROTOCOL,
             version=__version__,
@@ -214,10 +219,10 @@ class AgentConnection:
             ranks=True,
             rank_tenants=True,
             commands=True,
-            tenants=settings.configured_tenants(),
         )
 
-    def _answered_registration(self) -> None:
+    def _answered_registration(self, tenants: dict[str, tuple[str, float]] | None) -> None:
+        self.name_tenants(tenants)
         waiting, self._waiting = self._waiting or [], None
         for instruction in waiting:
             self.send(instruction)

@@ -50,8 +50,6 @@ _TAKEN_NAMES_MAX = 1000
 _BEHIND_S = 0.02
 #: Registrations delay a round by at most this time: agents that register again and again must not stop all rounds.
 _BEHIND_MAX_S = 0.2
-#: The time in which the answer to a call has been written to its connection.
-_ANSWERED_S = 0.1
 
 
 class MasterService:
@@ -215,16 +213,13 @@ class MasterService:
         return self.cluster.settings
 
     def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings. Agents register again if the configured tenants have changed, to learn them."""
+        """Apply new settings. Tell the agents the configured tenants if these have changed."""
         before = self.cluster.settings.configured_tenants()
         self.dispatch(e.Reconfigured(settings))
-        if self.cluster.settings.configured_tenants() != before:
-            for connection in self._by_node.values():  # later, as one may have to carry the answer to `config set`
-                self._loop.call_later(_ANSWERED_S, self._register_again, connection)
-
-    def _register_again(self, connection: AgentConnection) -> None:
-        if self._by_node.get(connection.node) is connection:
-            connection.hang_up("the agent has to learn the changed tenants")
+        tenants = self.cluster.settings.configured_tenants()
+        if tenants != before:
+            for connection in self._by_node.values():  # behind those that came with its registration
+                self._loop.call_soon(connection.name_tenants, tenants)
 
     def _log_taken_name(self, node: str, newcomer: AgentConnection, holder: AgentConnection) -> None:
         """Log the refusal once per host, because its agent retries every second or two."""

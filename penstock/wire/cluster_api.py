@@ -95,6 +95,13 @@ class NodeRanks(Params, frozen=True):
         return NodeRanks(jobs=jobs, of=len(jobs))
 
 
+class NameTenants(Params, frozen=True):
+    """The configured users' tenants, each with its weight; nil: nodes are not divided among tenants. A notification
+    right after the answer to ``register``, and whenever they change."""
+
+    tenants: dict[str, tuple[str, Annotated[float, msgspec.Meta(gt=0)]]] | None
+
+
 class CommandUse(Params, frozen=True):
     """A command of no job that has ended well: its user, its name or that of its program, and its CPU time."""
 

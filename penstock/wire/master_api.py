@@ -15,7 +15,7 @@ import msgspec
 from penstock.model import Capacity, Ended, KindAmounts, Profile, TaskRequest
 from penstock.model.work import Bytes, Name, Opportunistic
 from penstock.wire.agent_api import Done, Params, Progress, Result, StageProgress
-from penstock.wire.cluster_api import CommandUse, Count, Draining, NodeRanks, Remaining
+from penstock.wire.cluster_api import CommandUse, Count, Draining, NameTenants, NodeRanks, Remaining
 from penstock.wire.method import Caller, Method, methods_of
 
 #: The version of this protocol.
@@ -173,7 +173,7 @@ class Register(Params, frozen=True):
 class Registered(Result, frozen=True):
     """The master's version, longest heartbeat interval, and the fields that it reads: gaps, last parts of profiles,
     ``last`` of ``JobUse``, ``use`` (``job_lasts``), ``failed`` of ``job_ended``, ``most_commands``, ``ranks``, their
-    ``tenants``, ``commands`` of heartbeats. ``tenants``: user → tenant, its weight, as configured; nil: no shares."""
+    ``tenants``, ``commands`` of heartbeats."""
 
     protocol: int
     version: str
@@ -186,7 +186,6 @@ class Registered(Result, frozen=True):
     ranks: bool = False
     rank_tenants: bool = False
     commands: bool = False
-    tenants: dict[str, tuple[str, Annotated[float, msgspec.Meta(gt=0)]]] | None = None
 
 
 class Heartbeat(Params, frozen=True):
@@ -394,6 +393,7 @@ TASKS_CANCELLED = Method("tasks_cancelled", TasksCancelled, Done, Caller.AGENT)
 PROGRESS = Method("progress", Progress, Done, Caller.AGENT)
 COMMAND_ENDED = Method("command_ended", CommandEnded, Done, Caller.AGENT)
 DECIDE = Method("decide", Decide, Decided, Caller.MASTER)
+NAME_TENANTS = Method("name_tenants", NameTenants, Done, Caller.MASTER)
 
 #: agent → master, without the relays (:data:`penstock.wire.relayed_methods.RELAYS`)
 REQUESTS = methods_of(globals(), Caller.AGENT)

@@ -30,6 +30,7 @@ class Agent:
         self.requests: list[api.Decide] = []
         self.order: list[str] = []  # received messages, in order
         self.errors: list[dict[str, Any]] = []
+        self.tenants: list[object] = []  # as notified
         self.answer: Callable[[api.Decide], object] = lambda decide: api.Decided()
         self.gone = asyncio.Event()
         self._fresh = asyncio.Event()
@@ -44,7 +45,10 @@ class Agent:
         return self.answer(decide)
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
-        self.errors.append(read_params(params, dict))
+        if method == api.NAME_TENANTS.name:
+            self.tenants.append(read_params(params, api.NAME_TENANTS.params).tenants)
+        else:
+            self.errors.append(read_params(params, dict))
         self._fresh.set()
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
@@ -232,6 +236,21 @@ def job_map(name: str) -> dict[str, Any]:
     from penstock.wire.connection import to_wire
 
     return dict(to_wire(job(name)))
+
+
+async def test_agents_are_told_the_tenants_on_the_open_link(connect: Callable[..., Any], master: Master) -> None:
+    """A connection that was closed for it failed all calls that users had under way on that host."""
+    agent = await connect("a")
+    await agent.until(lambda: agent.tenants == [None])
+    master.reconfigure(MasterConfig(tenants={"eve": "research"}, placement="tetris"))
+    research = {"eve": ("research", 1.0)}
+    await agent.until(lambda: agent.tenants == [None, research])
+    master.reconfigure(MasterConfig(tenants={"eve": "research"}))
+    other = await connect("b")
+    await other.until(lambda: other.tenants == [research])
+    master.reconfigure(MasterConfig())
+    await agent.until(lambda: agent.tenants == [None, research, None])
+    assert not agent.gone.is_set()
 
 
 async def test_garbled_bytes_end_their_connection_only(connect: Callable[..., Any], master: Master) -> None:

@@ -115,6 +115,7 @@ async def test_agents_learn_other_tenants(
     until(lambda: has_tenant("research"))
     master.reload('ordering = "ejf"\n')
     until(lambda: has_tenant(""))
+    assert agent.log.read_text().count("linked to the master") == 1, "calls under way would have failed"
 
 
 def test_a_master_takes_another_order(master: Reloaded) -> None:
