@@ -213,7 +213,7 @@ class FrameworkSession:
             self._silence.cancel()
         self._hot = {api.Complete: self._completed, api.Submit: self._submitted}
         inside = lending.container_of(self._shell.node.containers, self._peer.pid)
-        opened = e.SessionOpened(self._session, self._user, self._uid, hello.client, self._operator, inside)
+        opened = e.SessionOpened(self._session, self._user, hello.client, self._operator, inside)
         self._shell.dispatch(opened)
         settings = self._shell.node.settings
         return api.Welcome(

@@ -24,11 +24,10 @@ P = TypeVar("P", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """A framework or command connected; ``uid`` and ``user`` come from the kernel."""
+    """A framework or command connected; ``user`` comes from the kernel."""
 
     session: int
     user: str
-    uid: int
     client: str
     operator: bool = False
     container: str = ""  # the container that the client runs in

@@ -198,7 +198,7 @@ class Node(NodeState):
     # ------------------------------------------------------------ sessions and jobs
 
     def _session_opened(self, event: e.SessionOpened, now: float) -> list[Instruction]:
-        session = Session(event.session, event.user, event.uid, event.client, event.operator, event.container)
+        session = Session(event.session, event.user, event.client, event.operator, event.container)
         self._members.sessions[event.session] = session
         return []
 

@@ -17,7 +17,6 @@ class Session:
 
     session: int
     user: str
-    uid: int
     client: str
     operator: bool = False
     container: str = ""  # the container that the client runs in

@@ -98,7 +98,7 @@ class Framework(Course):
 
     def _open(self, node: str) -> None:
         self._joined[node] = None
-        self._site.ask(node, e.SessionOpened(self._number, self.job.user, 1000, self.job.name))
+        self._site.ask(node, e.SessionOpened(self._number, self.job.user, self.job.name))
 
     def notified(self, node: str, params: Notice) -> None:
         """Handle a notification from a node's agent."""

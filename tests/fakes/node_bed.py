@@ -128,9 +128,9 @@ class NodeBed:
 
     # ------------------------------------------------------------ clients
 
-    def open(self, session: int = 1, user: str = "eve", uid: int = 1000, **fields: Any) -> None:
+    def open(self, session: int = 1, user: str = "eve", **fields: Any) -> None:
         """Open a connection of a user."""
-        self.send(e.SessionOpened(session, user, uid, "c", **fields))
+        self.send(e.SessionOpened(session, user, "c", **fields))
 
     def register(self, session: int = 1, **request: Any) -> str:
         """Register a job, or join it; return its id."""

@@ -291,7 +291,7 @@ async def test_only_a_master_that_reads_it_gets_the_reason_why_a_job_failed(mast
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True))
     link = link_of(node, master)
-    node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
+    node.handle(e.SessionOpened(1, "u", "c"), 0.0)
     node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
     for each in node.handle(e.Requested(END_JOB, 1, EndJob(job="n-x-1", failed="1 task refused")), 0.0):
         if isinstance(each, i.SendToMaster):
@@ -312,7 +312,7 @@ async def test_only_a_master_that_reads_it_gets_the_last_of_a_job(master: FakeMa
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True))
     link = link_of(node, master)
     node.handle(e.JobIntroduced("other-1", "j", "u", 0.0), 0.0)
-    node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
+    node.handle(e.SessionOpened(1, "u", "c"), 0.0)
     node.handle(e.JobRegistered(1, RegisterJob(name="j", job="other-1"), 0.0), 0.0)
     node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
     for each in node.handle(e.SessionClosed(1), 0.0):

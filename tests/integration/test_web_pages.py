@@ -101,7 +101,7 @@ class Busy:
         capacity = Capacity(cores=4, memory_bytes=1024 * MB)
         self.node = Node(NodeSettings(node="busy", instance="x", capacity=capacity, link_bytes_per_s=125_000_000))
         self.now = time.monotonic()
-        self.node.handle(e.SessionOpened(1, "eve", 1000, "test"), self.now)
+        self.node.handle(e.SessionOpened(1, "eve", "test"), self.now)
         limits = Limits(cpu_cores=2.0, memory_max_bytes=512 * MB)
         self.regular = self.run(name=EVIL, cpu_cores=2.0, memory_bytes=512 * MB, limits=limits)
         profile = Profile(cpu_cores=(1.5, 0.5), memory_bytes=(400 * MB, 300 * MB), slot_s=3600.0)

@@ -74,7 +74,7 @@ class Callers(NodeBooks):
     def connect(self) -> None:
         session = self.fresh()
         self.sessions.add(session)
-        self.send(e.SessionOpened(session, "u", 1000, "test"))
+        self.send(e.SessionOpened(session, "u", "test"))
 
     @precondition(lambda self: self.sessions)
     @rule(data=st.data())

@@ -48,8 +48,8 @@ class CoreAccount(RuleBasedStateMachine):
         self.idle: dict[str, float] = {}  # by the last sample, of containers that the one before it has seen, too
         self.held: list[int] = []  # monotasks
         self.in_slots: set[str] = set()  # containers of commands without a promise
-        self.send(e.SessionOpened(FRAMEWORK, "user", 1000, "framework"))
-        self.send(e.SessionOpened(LAUNCHING, "user", 1000, "run"))
+        self.send(e.SessionOpened(FRAMEWORK, "user", "framework"))
+        self.send(e.SessionOpened(LAUNCHING, "user", "run"))
         registered = self.send(e.JobRegistered(FRAMEWORK, RegisterJob(name="j"), 0.0))
         assert isinstance(registered, JobRegistered)
         self.job = registered.job

@@ -77,7 +77,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
         self.heard: dict[str, int] = {}
         self.over: set[str] = set()
         self.sampled_s: dict[str, float] = {}
-        self.node.handle(e.SessionOpened(1, "u", 1000, "test", operator=True), self.now)
+        self.node.handle(e.SessionOpened(1, "u", "test", operator=True), self.now)
         self.node.link_opens()
         self.beat()
 

@@ -65,7 +65,7 @@ class Measured(RuleBasedStateMachine):
                 complete=True,
             )  # fmt: skip
             self.master(m.Received(name, registration))
-            agent.handle(e.SessionOpened(1, "u", 1000, "c"), self.now)
+            agent.handle(e.SessionOpened(1, "u", "c"), self.now)
         self.begin()
 
     def begin(self) -> None:
@@ -194,7 +194,7 @@ class Measured(RuleBasedStateMachine):
             if self.agents[name].sessions[1].jobs:
                 self.agent(name, e.Requested(agent_methods.LEAVE_JOB, 1, LeaveJob(job=self.job)))
                 self.agent(name, e.SessionClosed(1))
-                self.agent(name, e.SessionOpened(1, "u", 1000, "c"))
+                self.agent(name, e.SessionOpened(1, "u", "c"))
                 if told:
                     self.deliver()
         self.deliver()

@@ -17,7 +17,7 @@ def test_every_state_is_reached_and_only_the_last_one_is_never_left() -> None:
 
 def test_a_step_without_a_row_is_named_with_the_state() -> None:
     bed = NodeBed()
-    bed.open(1, "eve", 1)
+    bed.open(1, "eve")
     container = bed.launch()
     bed.begin(container)
     bed.node.containers.warn(container, 15)

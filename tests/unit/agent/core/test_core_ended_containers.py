@@ -24,7 +24,7 @@ class Bed(NodeBed):
 
     def launch(self, user: int, **fields: Any) -> str:
         if user not in self.node.sessions:
-            self.open(user, f"u{user}", user)
+            self.open(user, f"u{user}")
         container = super().launch(user, **fields)
         self.begin(container)
         return container
@@ -109,7 +109,7 @@ def test_a_container_whose_record_is_lost_runs_on_and_its_owner_can_end_it(bed: 
     record = bed.node.containers.live[container]
     assert (record.user, record.state, record.unrecorded) == ("u1", ContainerState.RUNNING, True)
     assert not [one for one in bed.done if isinstance(one, i.KillContainer | i.RemoveContainer | i.Confine)]
-    bed.send(e.SessionOpened(1, "u1", 1, ""))
+    bed.send(e.SessionOpened(1, "u1", ""))
     bed.send(e.Requested(m.KILL, 1, ContainerRef(container=container)))
     assert [one.container for one in bed.done if isinstance(one, i.KillContainer)] == [container]
     bed.exit(container, 137)

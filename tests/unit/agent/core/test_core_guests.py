@@ -18,8 +18,8 @@ JOB = "other-1"
 @pytest.fixture
 def bed() -> NodeBed:
     made = NodeBed()
-    made.open(1, "eve", 1000)
-    made.open(2, "bob", 1001)
+    made.open(1, "eve")
+    made.open(2, "bob")
     return made
 
 

@@ -173,7 +173,7 @@ def test_only_ones_own_jobs_and_containers(bed: Lending) -> None:
     launched = bed.launch()
     job = bed.register(bed.eve)
     mallory = next(bed.sessions)
-    bed.send(e.SessionOpened(mallory, "mallory", 1001, "c"))
+    bed.send(e.SessionOpened(mallory, "mallory", "c"))
     own = bed.register(mallory)
     with pytest.raises(RpcError, match=f"job '{job}' belongs to eve"):
         bed.lend(mallory, job)

@@ -27,7 +27,7 @@ def bed() -> NodeBed:
     capacity = Capacity(cores=8, memory_bytes=10**9, disk_slots=1, network_slots=1)
     made = NodeBed(capacity=capacity, quotas=QUOTAS)
     for session, user, operator in ((EVE, "eve", False), (MAX, "max", False), (ROOT, "root", True)):
-        made.open(session, user, session, operator=operator)
+        made.open(session, user, operator=operator)
     return made
 
 

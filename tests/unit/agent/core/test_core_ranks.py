@@ -45,7 +45,7 @@ def test_the_priority_of_a_job_comes_before_what_it_has_used(bed: Bed) -> None:
 def test_a_client_of_another_user_does_not_move_a_container(bed: Bed) -> None:
     container = bed.launch()
     session = next(bed.sessions)
-    bed.send(e.SessionOpened(session, "max", 1001, "c", container=container))
+    bed.send(e.SessionOpened(session, "max", "c", container=container))
     job = bed.register(session)
     bed.sample()
     assert job not in bed.node.ranks.standings and container in bed.node.ranks.standings

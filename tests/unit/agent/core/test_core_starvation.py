@@ -39,7 +39,7 @@ class Bed(NodeBed):
 
     def connect(self) -> None:
         for session, user in USERS.items():
-            self.open(session, user, session)
+            self.open(session, user)
 
     def hear(self, one: Instruction) -> None:
         match one:

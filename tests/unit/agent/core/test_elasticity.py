@@ -26,7 +26,7 @@ class Bed(NodeBed):
         super().__init__(memory_bytes=1 << 30, has_master=False, link_bytes_per_s=10_000)
         self.now = 100.0
         self.open()
-        self.open(2, "bob", 1001)
+        self.open(2, "bob")
         self.container = self.launch(**spec)
         self.begin(self.container, 42)
 

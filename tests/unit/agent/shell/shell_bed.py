@@ -28,5 +28,5 @@ def make_shell(journal: Journal, executor: object | None = None, *, has_master: 
     capacity = Capacity(cores=4, memory_bytes=1 << 30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=has_master))
     shell = Shell(node, journal, cast("Any", executor or Silent()))
-    shell.dispatch(e.SessionOpened(1, "u", 1000, "test"))
+    shell.dispatch(e.SessionOpened(1, "u", "test"))
     return shell

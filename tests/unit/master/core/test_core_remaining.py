@@ -34,7 +34,7 @@ class Host:
         self.master: Bed = bed("a", ordering=ordering)
         capacity = Capacity(cores=4.0, memory_bytes=1000 * MB)
         self.node = Node(NodeSettings(node="a", instance="x", capacity=capacity, has_master=True))
-        self.node.handle(agent_events.SessionOpened(1, "u", 1000, "c"), 0.0)
+        self.node.handle(agent_events.SessionOpened(1, "u", "c"), 0.0)
 
     def serve(self, event: agent_events.Event) -> object:
         answer = None
