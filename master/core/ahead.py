@@ -99,6 +99,8 @@ class Ahead:
         places = {job: place for place, job in enumerate(ranking.order())}
         some = map(self._members.jobs.__getitem__, places if may is None else filter(may, places))
         waiting = [job for job in some if job.admitted and self._waiting.has_commands(job)]
+        if not waiting:
+            return []
         snapshot = self._snapshots.take()
         nodes = _Nodes(snapshot, self._table, places)
         placed: list[tuple[int, Need]] = []

@@ -82,6 +82,10 @@ class _ByHand:
         """Charge the place: a policy that counts holdings allows the same amount to the job that has the place."""
         return self._ranking.charge(self._placed[job], taken)
 
+    def group(self, job: str) -> tuple[str, int]:
+        """Return the group of the job's place."""
+        return self._ranking.group(self._placed[job])
+
     def room(self, job: str) -> float:
         """Return the room of the job's place."""
         return self._ranking.room(self._placed[job])

@@ -48,6 +48,11 @@ class _Dominant(Ordered):
         self._holdings.add(self._paths[job], taken)
         return len(self._paths[job]) > 1
 
+    def group(self, job: str) -> tuple[str, int]:
+        """Return the job's tenant, and the number of its levels."""
+        *above, _ = self._paths[job]
+        return above[-1] if above else "", len(above)
+
     def why(self, job: str) -> str:
         """Return the dominant share of each level."""
         said = [f"{name or 'job'} {part:.3g} of {resource}" for name, part, resource in self._dominant(job)]

@@ -81,6 +81,11 @@ class _Promised:
         guarantee.take(taken)
         return changed or guarantee.lacking != before
 
+    def group(self, job: str) -> tuple[str, int]:
+        """Return the jobs of the same reservation in the ordering's group."""
+        group, common = self._ranking.group(job)
+        return f"{self._members.get(job, '')}\0{group}", 2 + common
+
     def room(self, job: str) -> float:
         """Return at least the missing bundles."""
         room = self._ranking.room(job)

@@ -109,6 +109,12 @@ class Ranking(Protocol):
         """
         ...
 
+    def group(self, job: str) -> tuple[str, int]:
+        """Return the group of a job, and how many first numbers of their keys the jobs of the group have in common.
+        :meth:`charge` changes the other numbers of the charged job only.
+        """
+        ...
+
     def room(self, job: str) -> float:
         """Return the number of further containers the job may hold before others go first; infinite without a bound."""
         ...
@@ -152,6 +158,10 @@ class Ordered:
     def charge(self, job: str, taken: SlotVector) -> bool:
         """Return False: holdings do not affect the ranking."""
         return False
+
+    def group(self, job: str) -> tuple[str, int]:
+        """Return one group of all jobs, whose keys have nothing in common."""
+        return "", 0
 
     def room(self, job: str) -> float:
         """Return infinity: there is no bound."""

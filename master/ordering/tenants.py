@@ -175,6 +175,11 @@ class _ByTenant:
         self._holdings.add(path, taken)
         return self._of(job).charge(job, taken) or self._below[path[0]] > 1
 
+    def group(self, job: str) -> tuple[str, int]:
+        """Return the job's group inside its tenant, and the share and turn of each level as common, too."""
+        tenant, (inside, common) = self._tenants[job], self._of(job).group(job)
+        return f"{tenant}\0{inside}", 2 * len(self._tree.paths[tenant]) + common
+
     def room(self, job: str) -> float:
         """Return the room inside the tenant."""
         return self._of(job).room(job)

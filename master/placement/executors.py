@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +27,10 @@ RESOURCES = COLUMN_NAMES
 TOLERANCE = 1e-9
 #: Number of slots compared first: most demands that do not fit already fail there.
 _FIRST_SLOTS = 16
+#: The first machines are compared before all others: an executor often goes where an equal one went, or near.
+_PARTS = (1, 32)
+#: Of the machines that fit in the first slot, the first ones are compared one by one in every slot, then these at once.
+_SINGLY, _AT_ONCE = 2, 32
 
 
 class Demands:
@@ -164,9 +169,9 @@ class Machines:
         view: Floats = self._available[machine]
         return view
 
-    def free(self) -> Floats:
-        """Return machines × resources in the present slot: a copy."""
-        return self._available[:, :, 0].copy()
+    def free(self, which: Ints | slice = slice(None)) -> Floats:
+        """Return machines (all, or ``which``) × resources in the present slot: a copy."""
+        return self._available[which, :, 0].copy()
 
     def first_end(self, machine: int) -> int:
         """Return the slots until the first running executor ends; all known slots where none runs."""
@@ -260,17 +265,27 @@ def fits_somewhere(machines: Machines, which: Ints, demands: Demands, number: in
 def machines_that_fit(machines: Machines, which: Ints, demands: Demands, number: int) -> Iterator[int]:
     """Yield the machines of ``which`` that fit a demand in every slot."""
     held = demands.of(number)
-    room = machines.free()[which] + TOLERANCE * machines.capacity[which]
-    for machine in which[(held[:, 0] <= room).all(axis=1)].tolist():
-        slack = TOLERANCE * machines.capacity[machine][:, None]
-        if (held <= machines.available(machine)[:, : held.shape[1]] + slack).all():
-            yield machine
+    begin = 0
+    for end in (*_PARTS, len(which)):
+        part = which[begin:end]
+        room = machines.free(part) + TOLERANCE * machines.capacity[part]
+        left = part[reduce(np.logical_and, (held[:, 0] <= room).T)]
+        for machine in left[:_SINGLY].tolist():
+            slack = TOLERANCE * machines.capacity[machine, :, None]
+            if (held <= machines.available(machine)[:, : held.shape[1]] + slack).all():
+                yield machine
+        for at in range(_SINGLY, len(left), _AT_ONCE):
+            some = left[at : at + _AT_ONCE]
+            available = np.stack([machines.available(machine)[:, : held.shape[1]] for machine in some.tolist()])
+            fits = (held <= available + TOLERANCE * machines.capacity[some][:, :, None]).all(axis=(1, 2))
+            yield from some[fits].tolist()
+        begin = end
 
 
 def machines_with_room(machines: Machines, which: Ints, pending: WaitingExecutors) -> list[int]:
     """Return the machines of ``which`` that fit some waiting executor in the present slot: others need no heartbeat."""
     numbers, _ = pending.waiting()
-    room = machines.free()[which] + TOLERANCE * machines.capacity[which]
+    room = machines.free(which) + TOLERANCE * machines.capacity[which]
     starts = pending.demands.starts[numbers]
     found: list[int] = which[np.all(starts[None] <= room[:, None], axis=2).any(axis=1)].tolist()
     return found

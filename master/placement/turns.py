@@ -20,6 +20,8 @@ from master.placement.workers import Need
 #: Most times that tasks are placed before executors in a round, as each one looks at all stages and machines. After
 #: that, all executors left come first.
 _MOST_TURNS = 32
+#: A job by its key, negated so that the least goes first, and by its place among jobs with equal keys; or a group.
+_Entry = tuple[Key, int, str]
 
 
 class ExecutorTurns(Protocol):
@@ -91,8 +93,9 @@ class _Turns:
 
     def place(self) -> None:
         """Place executors and tasks in the order of their jobs."""
-        waiting = _Line(self._key, self._executors.jobs)
-        tasks = _Line(self._key, dict.fromkeys([*(stage.job for stage in self._stages), *self._tasks.waiting]))
+        waiting = _Line(self._key, self._group, self._executors.jobs)
+        some = dict.fromkeys([*(stage.job for stage in self._stages), *self._tasks.waiting])
+        tasks = _Line(self._key, self._group, some)
         turns = 0
         while (job := waiting.first()) is not None:
             until = self._key(job)
@@ -138,6 +141,9 @@ class _Turns:
         """Return a key that is larger the earlier the job is. A stage that fits better never precedes an executor."""
         return (self._places[job],) if self._whole else self._ranking.key(job, 0.0)
 
+    def _group(self, job: str) -> tuple[str, int]:
+        return ("", 0) if self._whole else self._ranking.group(job)
+
     def _place(self, stages: list[Stage], until: Key) -> list[tuple[int, Need]]:
         placed = self._tasks.placement.place(stages, self._ranking, until=until) if stages else []
         self._tasks.assign(placed)
@@ -155,25 +161,34 @@ class _Turns:
 
 
 class _Line:
-    """Jobs by their keys, the largest first. Within a round keys only fall: an outdated one is renewed at the front."""
+    """Jobs by their keys, the largest first. Within a round keys only fall: an outdated one is renewed at the front.
 
-    def __init__(self, key: Callable[[str], Key], jobs: Iterable[str]) -> None:
-        self._key = key
-        self._heap = [(self._behind(job), place, job) for place, job in enumerate(jobs)]  # of equal keys, the earlier
-        heapify(self._heap)
+    A placed task may move all jobs of a group (:meth:`master.ordering.Ranking.group`), but only its own job within it.
+    So only the first job of each group is compared with those of other groups.
+    """
+
+    def __init__(self, key: Callable[[str], Key], group: Callable[[str], tuple[str, int]], jobs: Iterable[str]) -> None:
+        self._key, self._group = key, group
+        self._groups: dict[str, list[_Entry]] = {}  # heaps of jobs by what their keys do not have in common
+        self._heap: list[_Entry] = []  # the groups by their first job's key
+        self._add(enumerate(jobs))  # of equal keys, the earlier
 
     def first(self) -> str | None:
         """Return the job with the largest key; None where none is left."""
         while self._heap:
-            behind, place, job = self._heap[0]
-            if (now := self._behind(job)) == behind:
+            behind, place, name = self._heap[0]
+            now, at, job = self._first_of(self._groups[name])
+            if (now, at) == (behind, place):
                 return job
-            heapreplace(self._heap, (now, place, job))
+            heapreplace(self._heap, (now, at, name))
         return None
 
     def pop(self) -> None:
-        """Remove the first job."""
-        heappop(self._heap)
+        """Remove the first job, as :meth:`first` has just found it."""
+        group = self._groups[self._heap[0][2]]
+        heappop(group)
+        if not group:
+            heappop(self._heap)
 
     def before(self, until: Key) -> list[str]:
         """Remove and return the jobs with larger keys than this."""
@@ -182,13 +197,31 @@ class _Line:
         while self._heap and self._heap[0][0] < bound and (job := self.first()) is not None:
             if self._heap[0][0] < bound:
                 found.append(job)
-                heappop(self._heap)
+                self.pop()
         return found
 
-    def enter(self, jobs: Iterable[str]) -> None:
+    def enter(self, jobs: Sequence[str]) -> None:
         """Enter jobs again."""
-        for job in jobs:
-            heappush(self._heap, (self._behind(job), -1, job))
+        if jobs:
+            self._add((-1, job) for job in jobs)
+
+    def _add(self, jobs: Iterable[tuple[int, str]]) -> None:
+        for place, job in jobs:
+            name, common = self._group(job)
+            heappush(self._groups.setdefault(name, []), (self._behind(job)[common:], place, job))
+        firsts = [(name, self._first_of(group)) for name, group in self._groups.items() if group]
+        self._heap = [(behind, place, name) for name, (behind, place, _) in firsts]
+        heapify(self._heap)
+
+    def _first_of(self, group: list[_Entry]) -> _Entry:
+        """Return the first job of a group with its present key."""
+        while True:
+            own, place, job = group[0]
+            behind = self._behind(job)
+            now = behind[self._group(job)[1] :]
+            if now == own:
+                return behind, place, job
+            heapreplace(group, (now, place, job))
 
     def _behind(self, job: str) -> Key:
         return tuple(-each for each in self._key(job))

@@ -39,11 +39,11 @@ class PlannedMachines(Machines):
         origin = int(self._origin[machine])
         return self._available[machine, :, origin : origin + self.slots]
 
-    def free(self) -> Floats:
-        """Return machines × resources in the present slot: a copy."""
+    def free(self, which: Ints | slice = slice(None)) -> Floats:
+        """Return machines (all, or ``which``) × resources in the present slot: a copy."""
         if self.slots == 1:
-            return super().free()
-        free: Floats = self._available[np.arange(len(self)), :, self._origin]
+            return super().free(which)
+        free: Floats = self._available[np.arange(len(self))[which], :, self._origin[which]]
         return free
 
     def first_end(self, machine: int) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from master.core import events as e
+from master.placement import turns
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import command
 from tests.unit.master.core.executor_bed import MIB, ExecutorBed, executor, profile
@@ -264,6 +266,28 @@ def test_a_tenant_s_executors_go_before_those_of_one_that_has_more_than_its_shar
     placed = names(b.round())
     assert len([name for name in placed if name[0] == "v"]) == 4
     assert len(placed) == 8
+
+
+@pytest.mark.parametrize("settings", SHARES)
+def test_an_executor_placed_by_shares_compares_only_the_first_jobs_of_the_tenants(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: Counter[int] = Counter()
+    for jobs in (10, 40):
+        b = ExecutorBed("a", forecasts={f"{user}/app": profile((0.01, 1)) for user in "uv"}, **settings)
+        for number in range(jobs):
+            b.job("a", f"e{number}", at=float(number), user="uv"[number % 2])
+            b.ready("a", executor(f"e{number}", cores=0.01), job=f"e{number}")
+        key = turns._Turns._key
+
+        def counted(self: Any, job: str, jobs: int = jobs, key: Any = key) -> Any:
+            asked[jobs] += 1
+            return key(self, job)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(turns._Turns, "_key", counted)
+            assert len(b.round()) == jobs
+    assert asked[40] < 5 * asked[10], "four times as many executors"
 
 
 def test_executors_are_placed_by_the_weights_of_their_tenants() -> None:
