@@ -54,7 +54,7 @@ def pages(found: list[Command]) -> dict[str, str]:
 def epilog(command: Command) -> str:
     """Return the text below the options of a command's help, without a daemon's keys, which have their own page."""
     below = (command.parser.epilog or "") if command.parser is not None else ""
-    return "" if below.startswith("configuration keys") else at_home(below.strip().replace("``", ""))
+    return "" if below.startswith("configuration keys") else at_home(below.strip())
 
 
 def at_home(text: str) -> str:

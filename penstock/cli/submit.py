@@ -18,7 +18,7 @@ def main(argv: list[str]) -> int:
         "submit",
         "Run a job: a graph of commands from a TOML file, or executors of an application:\n"
         "penstock submit --executors 4 --application sort --memory 1G -- ./sort.sh",
-        jobfile.__doc__,
+        (jobfile.__doc__ or "").replace("``", ""),
     )
     parser.add_argument("job", type=Path, metavar="JOB.toml", nargs="?")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")

@@ -28,6 +28,10 @@ def test_a_command_of_commands_has_all_of_them(found: dict[str, Command]) -> Non
     assert all(part.parser is not None and part.about for part in found["ca"].parts)
 
 
+def test_no_help_has_marks_of_a_docstring(found: dict[str, Command]) -> None:
+    assert [name for name, command in found.items() if "``" in command.help] == []
+
+
 def test_asking_leaves_argparse_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     catalogue.commands()
     argparse.ArgumentParser(prog="other").print_help()
