@@ -23,6 +23,12 @@ A task's ``opportunistic`` allows it to run on slack, where it may be preempted:
 it finds no regular resources), ``"only"`` (on slack only, so that it never displaces other work). The job's
 ``opportunistic`` overrides that of its tasks: ``false`` opts out, a list names the stages that may.
 
+Other keys of a task: ``kind`` (the resource that it mainly uses: cpu, the default, disk or network), ``stage`` (tasks
+of one stage are alike; default: the task's name), ``cpu`` (cores; a promise and a limit, as ``memory``), ``env``. A
+command's environment is the job's ``env``, its own, and PATH, HOME, USER, LOGNAME and SHELL of its user; it inherits
+no variable of your shell. Other keys of the job: ``fail_fast`` (true: the first task that does not succeed cancels all
+others), ``priority`` (the larger goes first, on a host without a master).
+
 With ``strict = true`` a task whose host cannot enforce one of its limits does not start: it fails with the reason.
 
 ``[task.executor]`` after a task makes it an executor, whose demand is learnt from run to run: ``application`` (the name

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from penstock.cli import submit
+from penstock.cli import jobfile, submit
 from penstock.cli.errors import CommandError
-from penstock.cli.jobfile import of_file
+from penstock.cli.jobfile import JobTable, TaskTable, of_file
 from penstock.cli.work import Work
 from penstock.model.container import Limits
+from penstock.model.executor import Executor
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import OpportunisticJob
 
@@ -48,6 +51,15 @@ def job(tmp_path: Path) -> Work:
     path = tmp_path / "job.toml"
     path.write_text(JOB)
     return of_file(path)
+
+
+@pytest.mark.parametrize("table", [JobTable, TaskTable, Executor])
+def test_the_help_names_every_key(table: type[msgspec.Struct]) -> None:
+    text = jobfile.__doc__ or ""
+    keys = table.__struct_fields__
+    assert [
+        key for key in keys if not re.search(rf"``(\[task\.)?{key}\b|^ +(\[\[)?{key}( = |\]\])", text, re.MULTILINE)
+    ] == []
 
 
 def test_inputs_become_work_of_the_task_s_kind(job: Work, tmp_path: Path) -> None:
