@@ -18,8 +18,8 @@ _STYLES = {TaskState.DONE: "green", TaskState.FAILED: "red", TaskState.CANCELLED
 
 
 class Report:
-    """Progress on standard error: on a terminal, a bar for the job and for each active stage; otherwise a line for each
-    ended task; with ``quiet``, only failures.
+    """Progress on standard error: on a terminal, a bar for the job and for each active stage, and a line for each
+    failed task; otherwise a line for each ended task; with ``quiet``, only failures.
 
     Only a terminal needs rich, whose import takes 50 ms; scripts that submit many short jobs avoid it.
     """
@@ -63,7 +63,7 @@ class Report:
 
     def settled(self, settled: TaskSettled) -> None:
         """Report the end of a task."""
-        if self._bars is not None or self._quiet:
+        if settled.state is not TaskState.FAILED and (self._bars is not None or self._quiet):
             return
         node = self._manager.nodes.get(settled.task)
         ended = self._manager.ends.get(settled.task)

@@ -16,7 +16,7 @@ from penstock.cli.render_jobs import details, explanation, table
 from penstock.cli.report import Report
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import KindAmounts
-from penstock.opgraph import JobManager, Started, TaskEnded, TaskGraph, TaskNode, TaskPlaced
+from penstock.opgraph import JobManager, Started, TaskEnded, TaskGraph, TaskNode, TaskPlaced, TaskSettled
 from penstock.wire.jobs_api import JobView, NodeRank, StageView, TaskFailure
 from tests.unit.penstock.cli.conftest import Fails
 
@@ -175,12 +175,19 @@ def test_names_are_shown_as_they_are() -> None:
 
 def test_quiet_prints_only_errors(capsys: pytest.CaptureFixture[str]) -> None:
     job = manager()
+    job.handle(Started())
     with Report("words", job, quiet=True) as report:
         report.begins("a-1")
         report.show()
-        for settled in job.handle(TaskEnded("m0", Ended(by=EndedBy.EXIT, exit_status=0))):
-            report.settled(settled)  # type: ignore[arg-type] # there is nothing else here
-        assert capsys.readouterr().err == ""
+
+        def ended(task: str, status: int, reason: str = "") -> str:
+            for settled in job.handle(TaskEnded(task, Ended(by=EndedBy.EXIT, exit_status=status, reason=reason))):
+                assert isinstance(settled, TaskSettled)
+                report.settled(settled)
+            return capsys.readouterr().err
+
+        assert ended("m0", 0) == ""
+        assert ended("m1", 3, "exit status 3") == "penstock submit: m1 failed: exit status 3 (3 of 4)\n"
         report.say("cancelled by ann")
     assert capsys.readouterr().err == "penstock submit: cancelled by ann\n"
 
