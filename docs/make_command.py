@@ -80,7 +80,7 @@ def described(found: list[Command]) -> str:
 def _section(command: Command, level: int) -> str:
     lines = [f"{'#' * level} penstock {command.name}", ""]
     if command.parser is None:
-        lines += [f"{_md(command.about).capitalize()}.", ""]
+        lines += [f"{_md(command.about[0].upper() + command.about[1:])}.", ""]
         lines += [] if command.parts else _text(command.help)
     else:
         lines += [f"`{catalogue.synopsis(command.name, command.parser)}`", ""]
