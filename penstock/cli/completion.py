@@ -32,7 +32,7 @@ _NAMES = {
 def main(argv: list[str]) -> int:
     """Run the command; return its exit status."""
     parser = arguments.Parser("completion", "Print a shell's completion script for `penstock`.", _INSTALL)
-    parser.add_argument("shell", choices=_SHELLS, nargs="?", metavar="bash|zsh|fish")
+    parser.add_argument("shell", choices=_SHELLS, nargs="?", metavar="bash|zsh|fish", help="the shell")
     parser.add_argument(
         "--names", choices=list(_KNOWN), metavar="KIND", help=f"print names instead, one per line: {', '.join(_KNOWN)}"
     )

@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 def _of_sources(name: str, about: str) -> arguments.Parser:
     parser = arguments.Parser(f"config {name}", about, _SOURCES)
-    parser.add_argument("daemon", choices=["agent", "master"])
+    parser.add_argument("daemon", choices=["agent", "master"], help="the daemon")
     parser.add_argument(
         "file", nargs="?", type=Path, metavar="FILE", help="default: /etc/penstock/DAEMON.toml, if it exists"
     )

@@ -53,7 +53,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "compare  the errors of the forecasts of the latest runs",
     )
     add = parser.add_argument
-    add("what", choices=["list", *_SHOWS], metavar="list|show|plot|compare")
+    add("what", choices=["list", *_SHOWS], metavar="list|show|plot|compare", help="what to show, as below")
     add("application", nargs="?", metavar="APP", help="its name, as given to --application")
     add("--user", metavar="USER", help="its owner (default: you, or the only user with an application of that name)")
     add("--run", metavar="RUN", help="plot: the run, one of those shown (default: the latest)")

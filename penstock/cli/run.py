@@ -59,7 +59,9 @@ def parser(
     add = parser.add_argument
     add("--detach", action="store_true", help="print the container's id and return; the agent keeps the output")
     add("--json", action="store_true", help="with --detach: print the id and the unenforced limits as JSON")
-    add("--env", type=arguments.key_value, action="append", default=[], metavar="K=V", help="set a variable")
+    add(
+        "--env", type=arguments.key_value, action="append", default=[], metavar="K=V", help="set a variable; repeatable"
+    )
     add("--cwd", type=Path, metavar="DIR", help="working directory (default: the current one)")
     add("command", nargs=argparse.REMAINDER, metavar=operand[0], help=operand[1])
     return parser

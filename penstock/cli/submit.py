@@ -20,7 +20,9 @@ def main(argv: list[str]) -> int:
         "penstock submit --executors 4 --application sort --memory 1G -- ./sort.sh",
         (jobfile.__doc__ or "").replace("``", ""),
     )
-    parser.add_argument("job", type=Path, metavar="JOB.toml", nargs="?")
+    parser.add_argument(
+        "job", type=Path, metavar="JOB.toml", nargs="?", help="the job, as described below; not with --executors"
+    )
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument(
         "--opportunistic",

@@ -28,6 +28,14 @@ def test_a_command_of_commands_has_all_of_them(found: dict[str, Command]) -> Non
     assert all(part.parser is not None and part.about for part in found["ca"].parts)
 
 
+def test_every_argument_is_described(found: dict[str, Command]) -> None:
+    commands = [one for command in found.values() for one in (command.parts or (command,))]
+    rows = [
+        (one.name, row) for one in commands if one.parser for _, rows in catalogue.arguments(one.parser) for row in rows
+    ]
+    assert [(name, row) for name, row in rows if not row.help] == []
+
+
 def test_no_help_has_marks_of_a_docstring(found: dict[str, Command]) -> None:
     assert [name for name, command in found.items() if "``" in command.help] == []
 
