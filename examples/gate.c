@@ -111,7 +111,7 @@ static Bytes field(Bytes map, const char *name) { /* a value of a small map */
     return NULL;
 }
 
-/* Whether nobody but root and ourselves can have put the socket there, or listens at it. */
+/* Return whether only root or this user can have put the socket there, and listens at it. */
 static int trusted(const struct sockaddr_un *address) {
     char path[sizeof address->sun_path];
     struct stat directory;

@@ -34,15 +34,15 @@ class Gate:
         self.sock.connect(self.path)
         check_server(self.sock, self.path)
         self.messages = msgpack.Unpacker(self.sock.makefile("rb", buffering=0))
-        self.say(2, "hello", protocol=1, client="pool")
-        self.say(0, 1, "register_job", name="pool", job=self.job)
-        self.job = self.hear(1, 1, None)["job"]
+        self.send(2, "hello", protocol=1, client="pool")
+        self.send(0, 1, "register_job", name="pool", job=self.job)
+        self.job = self.receive(1, 1, None)["job"]
 
-    def say(self, *head: object, **params: object) -> None:
-        with suppress(OSError):  # whoever waits for an answer hears that there is nobody
+    def send(self, *head: object, **params: object) -> None:
+        with suppress(OSError):  # the wait for the answer reports it
             self.sock.sendall(msgpack.packb([*head, [params]]))
 
-    def hear(self, *head: object) -> Any:
+    def receive(self, *head: object) -> Any:
         message = next((m for m in self.messages if m[0] == 1 or m[1] in ("grant", "rejected", "error")), [])
         if message[: len(head)] != [*head]:
             raise ConnectionError(message[2] if message else "the agent closed the connection")
@@ -52,24 +52,24 @@ class Gate:
         try:
             if self.messages is None:
                 self.connect()
-            self.say(2, "submit", job=self.job, monotasks=[{"id": 1, "kind": kind, "input_bytes": input_bytes}])
-            self.hear(2, "grant")
+            self.send(2, "submit", job=self.job, monotasks=[{"id": 1, "kind": kind, "input_bytes": input_bytes}])
+            self.receive(2, "grant")
         except OSError as error:
             self.messages, self.job = None, ""  # the next one connects again, as a job of its own
             print(f"{os.getpid()}: going on without a grant: {error}", file=sys.stderr)
 
     def release(self, failed: bool) -> None:
-        self.say(2, "complete", job=self.job, monotasks=[{"id": 1, "failed": failed}])
+        self.send(2, "complete", job=self.job, monotasks=[{"id": 1, "failed": failed}])
 
 
 def start_worker(socket_path: str, job: str) -> None:
-    """In each process of the pool: a connection of its own, for the job of all."""
+    """Give each process of the pool a connection of its own, for the job of all."""
     global gate
     gate = Gate(socket_path, job)
 
 
 def count_words(file: str) -> int:
-    """The unchanged work between two lines."""
+    """Do the unchanged work, between two lines."""
     failed = True
     gate.acquire("cpu", Path(file).stat().st_size)
     try:
