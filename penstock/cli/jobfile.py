@@ -128,6 +128,8 @@ def _request(path: Path, task: TaskTable, env: dict[str, str], *, strict: bool) 
     where = f"{path}: task {task.name!r}: "
     if not task.command or not task.command[0]:  # of a list only the program: its arguments may be empty
         raise usage_error(f"{where}command: is empty")
+    if "\0" in "".join(task.command):
+        raise usage_error(f"{where}command: has a null character, which no argument may have; remove it")
     argv = ("/bin/sh", "-c", task.command) if isinstance(task.command, str) else tuple(task.command)
     cwd = (path.parent / task.cwd).absolute()
     if not cwd.is_dir():
@@ -199,11 +201,22 @@ def _check_keys(path: Path, table: dict[str, Any], of: type[msgspec.Struct], whe
         if key not in known:
             hint = did_you_mean(key, known, f"known keys: {', '.join(known)}")
             raise usage_error(f"{path}: {where}unknown key {key!r}; {hint}")
+        if key == "env" and isinstance(value, dict):
+            _check_environment(value, f"{path}: {where}env: ")
         if key in _QUANTITIES and isinstance(value, str):
             try:
                 table[key] = parse_bytes(value)
             except QuantityError as error:
                 raise usage_error(f"{path}: {where}{key}: {error}") from None
+
+
+def _check_environment(variables: dict[str, Any], where: str) -> None:
+    """Refuse variables that no process can have."""
+    for name, value in variables.items():
+        if not isinstance(value, str):
+            raise usage_error(f"{where}{name!r}: text expected; write the value in quotes")
+        if not name or "=" in name or "\0" in name + value:
+            raise usage_error(f"{where}{name!r}: a name without '=', and no null character, expected; correct it")
 
 
 def _located(error: msgspec.ValidationError, document: dict[str, Any]) -> str:
