@@ -116,7 +116,8 @@ class Containers:
         """
         record = self.find(container)
         if record is None:
-            raise bad_request(f"unknown container {container[:128]!r}", field="container")
+            remedy = "see `penstock status`, for jobs `penstock jobs`"
+            raise bad_request(f"unknown container {container[:128]!r}", field="container", remedy=remedy)
         if record.user != opened.user and not opened.operator:
             raise refused(f"container {container!r} belongs to {record.user}", field="container")
         return record
