@@ -59,6 +59,8 @@ from penstock.toml_files import TomlFileError, read_toml
 
 #: Keys of the tables whose values may be text with a unit, such as "256M".
 _QUANTITIES = frozenset({"input_bytes", "memory"})
+#: The most stages that an error names.
+_NAMED = 10
 
 
 class TaskTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,7 +114,9 @@ def of_file(path: Path, *, opportunistic: OpportunisticJob = None, strict: bool 
     for where, given in (("opportunistic", table.opportunistic), ("--opportunistic", opportunistic)):
         unknown = [stage for stage in given if stage not in stages] if isinstance(given, list) else []
         if unknown:
-            raise usage_error(f"{path}: {where}: no stage {unknown[0]!r}; stages: {', '.join(stages)}")
+            some = ", ".join([*stages][:_NAMED]) + (", …" if len(stages) > _NAMED else "")
+            hint = did_you_mean(unknown[0], stages, f"stages: {some}")
+            raise usage_error(f"{path}: {where}: no stage {unknown[0]!r}; {hint}")
     return Work(
         name=table.name,
         graph=graph,

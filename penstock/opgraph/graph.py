@@ -11,6 +11,9 @@ from penstock.model.near_names import did_you_mean
 from penstock.model.work import Opportunistic
 from penstock.opgraph.order import in_order, reachable
 
+#: The most tasks of a circle that an error names.
+_NAMED = 10
+
 
 class TaskNode(msgspec.Struct, frozen=True):
     """A task of the graph. ``stage`` is the name of its stage, one step of the job (Ursa §4.2.2)."""
@@ -70,8 +73,9 @@ class TaskGraph:
         try:
             order = in_order({name: task.after for name, task in self.tasks.items()})
         except graphlib.CycleError as error:
-            circle = " → ".join(reversed(error.args[1]))
-            raise GraphError(f"tasks wait for each other in a circle: {circle}") from None
+            circle = error.args[1][::-1]
+            shown = circle if len(circle) <= _NAMED else [*circle[: _NAMED - 1], "…", circle[-1]]
+            raise GraphError(f"tasks wait for each other in a circle: {' → '.join(shown)}") from None
         depth: dict[str, int] = {}
         for name in order:
             depth[name] = 1 + max((depth[before] for before in self.tasks[name].after), default=-1)

@@ -118,10 +118,24 @@ def test_a_job_opts_out_of_slack_or_names_the_stages_that_may_have_it(tmp_path: 
 
 
 def test_a_stage_that_there_is_not_is_named_with_those_that_there_are(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="opportunistic: no stage 'mop'; stages: map, b"):
+    with pytest.raises(CommandError, match=r"opportunistic: no stage 'mop'; did you mean 'map'\?"):
         slack_job(tmp_path, 'opportunistic = ["mop"]')
+    with pytest.raises(CommandError, match=r"opportunistic: no stage 'reduce'; stages: map, b$"):
+        slack_job(tmp_path, 'opportunistic = ["reduce"]')
     with pytest.raises(CommandError, match="--opportunistic: no stage 'c'"):
         slack_job(tmp_path, opportunistic=["c"])
+
+
+def test_an_error_about_a_large_job_is_one_short_line(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    tasks = [f'[[task]]\nname = "{index}"\ncommand = "true"\n' for index in range(1000)]
+    path.write_text('name = "j"\n' + "".join(tasks))
+    with pytest.raises(CommandError, match=r"no stage 'reduce'; stages: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …$"):
+        of_file(path, opportunistic=["reduce"])
+    after = [f'{task}after = ["{(index - 1) % 1000}"]\n' for index, task in enumerate(tasks)]
+    path.write_text('name = "j"\n' + "".join(after))
+    with pytest.raises(CommandError, match=r"in a circle: (\d+ → ){9}… → \d+$"):
+        of_file(path)
 
 
 @pytest.mark.parametrize("in_file", [True, False])
