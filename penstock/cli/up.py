@@ -240,7 +240,11 @@ class _Up:
         master = {"listen": str(Path.cwd() / runtime / "master.sock"), "http": http}
         if state := read.get("state_dir"):
             directory_of_both = Path.cwd() / state
-            paths.make_private(directory_of_both)
+            try:
+                paths.make_private(directory_of_both)
+            except OSError as error:
+                why = f"{state}: {error.strerror}; name another directory" if error.strerror else error
+                raise CommandError(f"state_dir: {why}") from None
             master["store"] = str(directory_of_both / "master.db")
         master |= self._settings["master"]
         self._daemons.append(await _Daemon.start("master", directory, master))
