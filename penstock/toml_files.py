@@ -8,6 +8,9 @@ from typing import Any
 
 from penstock.model.decode_errors import told_toml
 
+#: The largest file that is read: 512 bytes for each of 131,072 tasks, the most in one message.
+_MOST_BYTES = 64 << 20
+
 
 class TomlFileError(ValueError):
     """A file that cannot be read, or is no TOML. The message is one line."""
@@ -17,16 +20,22 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of a file, and its table.
 
     Raises:
-        TomlFileError: the file cannot be read, or is no TOML.
+        TomlFileError: the file cannot be read, is too large, or is no TOML.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        return text, tomllib.loads(text)
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise TomlFileError(f"{path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise TomlFileError(told_toml(path, text, error)) from None
+    if len(content) > _MOST_BYTES:
+        raise TomlFileError(f"{path}: more than {_MOST_BYTES >> 20} MiB; is it the right file? write a smaller one")
+    try:
+        text = content.decode()
     except UnicodeDecodeError as error:
         raise TomlFileError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+    try:
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TomlFileError(told_toml(path, text, error)) from None
     except (ValueError, RecursionError):
         raise TomlFileError(f"{path}: a number of thousands of digits, or brackets within brackets") from None

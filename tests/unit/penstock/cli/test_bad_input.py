@@ -170,6 +170,11 @@ def test_a_fault_of_a_job_files_syntax_has_line_and_column(tmp_path: Path, fails
     assert fails(2, "submit", str(path)) == f"penstock submit: {path}:2: Invalid value (column 10)"
 
 
+def test_a_file_without_end_is_not_read_to_its_end(fails: Fails) -> None:
+    line = fails(2, "submit", "/dev/zero")
+    assert line == "penstock submit: /dev/zero: more than 64 MiB; is it the right file? write a smaller one"
+
+
 def test_a_request_in_a_file_that_is_no_json_names_it_and_a_remedy(tmp_path: Path, fails: Fails) -> None:
     path = tmp_path / "request.json"
     path.write_text('{"a": }')
