@@ -186,6 +186,8 @@ def _read(path: Path) -> JobTable:
     except TomlFileError as error:
         raise usage_error(str(error)) from None
     tables = document.get("task")
+    if isinstance(tables, dict):
+        raise usage_error(f"{path}: task: a list of tables expected; write [[task]], in two brackets, before each")
     _check_keys(path, document, JobTable, "")
     for index, table in enumerate(tables if isinstance(tables, list) else []):
         if isinstance(table, dict):
@@ -226,6 +228,7 @@ def _check_environment(variables: dict[str, Any], where: str) -> None:
 def _located(error: msgspec.ValidationError, document: dict[str, Any]) -> str:
     """Return ``task 'count': kind: …``: the task's name, the key, and the error."""
     at, wrong = explained(error, JobTable)
+    wrong = wrong.replace(" or nothing", "")  # a value that TOML does not have
     if at.startswith("task["):
         index, _, rest = at.removeprefix("task[").partition("]")
         # "[...]" in a list's item: msgspec omits an index that it does not know

@@ -154,6 +154,12 @@ def test_one_line(fails: Fails, argv: list[str], line: str) -> None:
         ('name = "j"\n' + GOOD + 'env = { "A=B" = "c" }', "task 'a': env: 'A=B': a name without '='"),
         ('name = "j"\n' + GOOD + 'env = { "" = "c" }', "task 'a': env: '': a name without '='"),
         ('name = "j"\n' + GOOD + 'env = { A = "\\u0000" }', "task 'a': env: 'A': a name without '=', and no null"),
+        (
+            'name = "j"\n' + GOOD.replace("[[task]]", "[task]"),
+            "task: a list of tables expected; write [[task]], in two",
+        ),
+        ('name = "j"\n' + GOOD + 'executor = "sort"', "task 'a': executor: a table expected, and text found"),
+        ('name = "j"\n' + GOOD + 'cpu = "2"', "task 'a': cpu: a number expected, and text found"),
         ('name = "j"\ntask = 3', "task: a list expected, and a whole number found"),
         ('name = "j"\ntask = [3]', "task 1: a table expected, and a whole number found"),
     ],
