@@ -82,7 +82,7 @@ def _check(options: argparse.Namespace, command: tuple[str, ...]) -> None:
         raise usage_error(f"--executors: at most {MOST_AT_ONCE}; submit several jobs with the same --run")
     if options.job is not None:
         raise usage_error(f"{options.job}: a job file or --executors, not both; write the command behind --")
-    if not command:
+    if not command or not command[0]:
         raise usage_error("no command given; write for example `--executors 4 … -- ./sort.sh`")
     if not options.application:
         raise usage_error("--application: name the application, so that its next run can be predicted from this one")

@@ -72,7 +72,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     options = parser().parse_args(argv[:cut])
     # A command that is not preceded by "--" may have a "--" of its own.
     options.command += argv[cut:] if options.command else argv[cut + 1 :]
-    if not options.command:
+    if not options.command or not options.command[0]:
         raise usage_error("no command given; write for example `penstock run --memory 64M -- sort big.txt`")
     if options.json and not options.detach:
         raise usage_error("--json: only with --detach; otherwise the output is the command's own")

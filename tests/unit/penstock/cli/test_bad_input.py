@@ -33,6 +33,8 @@ def test_a_file_that_cannot_be_written_is_reported_before_anything_begins(
         (["--vresion"], "penstock: unknown option '--vresion'; one of up, run"),
         (["run"], "penstock run: no command given; write for example `penstock run --memory 64M -- sort big.txt`"),
         (["run", "--"], "penstock run: no command given"),
+        (["run", "--", "", "x"], "penstock run: no command given"),
+        (["submit", "--executors", "1", "--", ""], "penstock submit: no command given"),
         (
             ["run", "--memory", "12Q", "--", "true"],
             "penstock run: --memory: '12Q': unknown unit 'Q'; write for example 64M, 2GiB or 500MB",
