@@ -106,8 +106,7 @@ def outcome(job: Job, why: str, *, lost: bool) -> tuple[str, str]:
         return "lost", why
     if job.failures:
         first = job.failures[0]
-        how = first.reason or f"{first.by}, exit status {first.exit_status}"
-        return "failed", f"{counted(job.failed_tasks, 'task')} failed; first {first.task}: {how}"
+        return "failed", f"{counted(job.failed_tasks, 'task')} failed; first {first.task}: {first.how}"
     if job.work.failed:
         return "failed", job.work.failed
     if job.tasks or not job.work.complete:

@@ -74,9 +74,8 @@ def details(job: JobView, now: float) -> Iterator[RenderableType]:
     if stages:
         yield Fitted(columns, stages)
     for failure in job.failures:
-        how = failure.reason or f"{failure.by}, exit status {failure.exit_status}"
         place = f" on {failure.node}" if failure.node else ""
-        yield Text(f"  {plain(failure.task)} failed{plain(place)}: {plain(how)}", style="red")
+        yield Text(f"  {plain(failure.task)} failed{plain(place)}: {plain(failure.how)}", style="red")
 
 
 def explanation(said: Mapping[str, Any]) -> Iterator[Text]:

@@ -69,7 +69,8 @@ class Report:
         ended = self._manager.ends.get(settled.task)
         place = f" on {node}" if node else ""
         took = f" in {duration(ended.wall_seconds)}" if ended is not None and ended.wall_seconds else ""
-        reason = f": {settled.reason}" if settled.reason else ""
+        status = f"exit status {ended.exit_status}" if ended is not None and ended.exit_status else ""
+        reason = f": {why}" if (why := settled.reason or status) else ""
         count = f"({self._manager.tasks_over} of {len(self._manager.states)})"
         self.say(f"{settled.task} {settled.state.value}{place}{took}{reason} {count}")
 

@@ -34,6 +34,11 @@ class TaskFailure(Result, frozen=True):
     exit_status: int | None = None
     reason: str = ""
 
+    @property
+    def how(self) -> str:
+        """How the task ended, for people."""
+        return self.reason or (self.by if self.exit_status is None else f"exit status {self.exit_status}")
+
 
 class NodeRank(Result, frozen=True):
     """A job's rank on a node (docs/ranks.md): 1 is the first of ``of`` jobs. ``weight`` is the total ``cpu.weight`` of

@@ -145,7 +145,7 @@ def test_how_jobs_ended() -> None:
         outcomes[name] = (past.view.outcome, past.view.why)
     assert outcomes == {
         "good": ("succeeded", ""),
-        "bad": ("failed", "1 task failed; first u: exit, exit status 3"),
+        "bad": ("failed", "1 task failed; first u: exit status 3"),
         "given-up": ("cancelled", "its framework cancelled 1 of its tasks"),
         "left": ("disconnected", "its client x disconnected"),
         "stopped": ("cancelled", "its framework ended it before it was done"),

@@ -75,7 +75,7 @@ def test_one_job_in_detail() -> None:
     assert "  tasks: 1 waiting, 3 ready, 2 running, 8 done, 0 failed" in lines
     assert "  on alpha, beta; registered on alpha" in lines
     assert ["reduce", "6", "0", "map"] in [line.split() for line in lines]
-    assert lines[-1] == "  t failed on beta: exit, exit status 3"
+    assert lines[-1] == "  t failed on beta: exit status 3"
     assert "  service: 7.2s" in lines and not any("rank" in line for line in lines)
     going = shown(*details(GOING, 1090.0))
     assert "submitted 1m30s ago" in going[0]
@@ -180,14 +180,14 @@ def test_quiet_prints_only_errors(capsys: pytest.CaptureFixture[str]) -> None:
         report.begins("a-1")
         report.show()
 
-        def ended(task: str, status: int, reason: str = "") -> str:
-            for settled in job.handle(TaskEnded(task, Ended(by=EndedBy.EXIT, exit_status=status, reason=reason))):
+        def ended(task: str, status: int) -> str:
+            for settled in job.handle(TaskEnded(task, Ended(by=EndedBy.EXIT, exit_status=status))):
                 assert isinstance(settled, TaskSettled)
                 report.settled(settled)
             return capsys.readouterr().err
 
         assert ended("m0", 0) == ""
-        assert ended("m1", 3, "exit status 3") == "penstock submit: m1 failed: exit status 3 (3 of 4)\n"
+        assert ended("m1", 3) == "penstock submit: m1 failed: exit status 3 (3 of 4)\n"
         report.say("cancelled by ann")
     assert capsys.readouterr().err == "penstock submit: cancelled by ann\n"
 
