@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from penstock.client.gate import Gate, Slot
-from penstock.model.resources import KINDS, ResourceKind
+from penstock.model.resources import KINDS, ResourceKind, kind_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -134,7 +134,7 @@ class MonotaskExecutor(Executor):
             ValueError: unknown kind of resource, or ``max_workers`` is not positive.
         """
         self._gate = gate
-        self._kind = ResourceKind(kind)
+        self._kind = kind_of(kind)
         self._stage = stage
         self._threads = max_workers or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._threads if max_workers is None else max_workers, thread_name_prefix)
@@ -163,7 +163,7 @@ class MonotaskExecutor(Executor):
             ValueError: unknown kind of resource, or a negative size.
             RuntimeError: the executor was shut down, or the gate closed.
         """
-        return self._submit(ResourceKind(kind), input_bytes, partial(fn, *args, **kwargs))
+        return self._submit(kind_of(kind), input_bytes, partial(fn, *args, **kwargs))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """See :meth:`concurrent.futures.Executor.shutdown`; cancelled futures withdraw their queued monotasks."""

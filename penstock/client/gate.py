@@ -18,7 +18,7 @@ from penstock.client.gate_engine import Engine
 from penstock.client.gate_link import GateArguments, warn_always
 from penstock.client.gate_slot import KeptSlot
 from penstock.client.monotask_session import SessionMonotask
-from penstock.model.resources import KINDS, ResourceKind
+from penstock.model.resources import KINDS, ResourceKind, kind_of
 from penstock.model.work import LONGEST_NAME
 from penstock.wire.agent_api import StageProgress
 
@@ -357,9 +357,7 @@ class Gate:
             return self._engine
 
     def _slot(self, kind: ResourceKind | str, input_bytes: int, stage: str, task: str) -> Slot:
-        known = _KINDS.get(kind)
-        if known is None:
-            raise ValueError(f"{kind!r} is not a kind of resource; one of {', '.join(_KINDS)}")
+        known = _KINDS.get(kind) or kind_of(kind)
         if input_bytes < 0:
             raise ValueError(f"input_bytes must not be negative: {input_bytes}")
         if self._closed:

@@ -15,7 +15,7 @@ from penstock.client.link import Link, ask_over
 from penstock.client.monotask import Monotask
 from penstock.client.monotask_session import MonotaskSession, SessionMonotask
 from penstock.model.container import Ended, EndedBy
-from penstock.model.resources import ResourceKind
+from penstock.model.resources import ResourceKind, kind_of
 from penstock.model.work import MonotaskId, Opportunistic, TaskRequest
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_api as api
@@ -76,7 +76,7 @@ class Job(JobSession):
         if not 0 <= input_bytes < 1 << 63:
             raise ValueError(f"input_bytes must be from 0 to 2⁶³ − 1: {input_bytes}")
         if not isinstance(kind, ResourceKind):
-            kind = ResourceKind(kind)
+            kind = kind_of(kind)
         one = Monotask(self, self._loop.create_future(), kind, input_bytes, stage, task)
         self._monotasks.submit(one)
         self._wants_flush(self, False)

@@ -23,6 +23,17 @@ class ResourceKind(enum.StrEnum):
 KINDS: tuple[ResourceKind, ...] = (ResourceKind.CPU, ResourceKind.DISK, ResourceKind.NETWORK)
 
 
+def kind_of(name: ResourceKind | str) -> ResourceKind:
+    """Return the kind of this name.
+
+    Raises:
+        ValueError: there is none; the message lists the kinds.
+    """
+    if name not in KINDS:
+        raise ValueError(f"{name!r} is not a kind of resource; one of {', '.join(KINDS)}")
+    return ResourceKind(name)
+
+
 class KindAmounts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One non-negative number per kind; its unit (bytes, bytes/s, slots) is documented where it is used."""
 

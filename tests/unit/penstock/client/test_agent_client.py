@@ -48,6 +48,12 @@ async def test_a_closed_client_raises_its_own_error(fake: FakeAgent) -> None:
 # ---------------------------------------------------------------- monotasks
 
 
+async def test_an_unknown_kind_is_refused_with_those_that_there_are(client: AgentClient) -> None:
+    job = await client.register_job("kinds")
+    with pytest.raises(ValueError, match="'gpu' is not a kind of resource; one of cpu, disk, network"):
+        job.submit("gpu", 1)
+
+
 async def test_monotasks_run_one_after_the_other_in_one_slot(fake: FakeAgent, client: AgentClient) -> None:
     job = await client.register_job("wordcount", memory_bytes=7)
     running = 0
