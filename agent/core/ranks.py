@@ -99,8 +99,10 @@ class Ranks:
         """Ask for the CPU time of the containers, because a job has come: the last sample may be a second old.
 
         With its numbers, jobs that began shortly before would go before the new one, though they have run for long.
+        Ranked jobs without a container are over: they have a rank until the next ranking.
         """
-        return [*self.cpu_reads.came(job, now)] if self.standings.keys() - {job} else []
+        run = {record.job or self._cpu_times.job_of(record.container) for record in self._containers.live.values()}
+        return [*self.cpu_reads.came(job, now)] if (run & self.standings.keys()) - {job} else []
 
     def look_again(self, now: float) -> list[Instruction]:
         """Ask for the CPU time again, at gaps that double, while the job that came last is not the first here.

@@ -300,6 +300,17 @@ def test_a_job_of_which_the_master_is_told_has_it_told_what_others_have_used() -
     assert bed.done.count(ReadCpuTimes()) == 1
 
 
+def test_of_jobs_that_are_over_no_processor_time_is_read(bed: Bed) -> None:
+    old = bed.launch()
+    bed.sample(0.1)
+    bed.end(old)
+    bed.done.clear()
+    bed.now += 0.5
+    bed.register(bed.eve)
+    assert ReadCpuTimes() not in bed.done
+    assert bed.node.ranks.cpu_reads.due is None
+
+
 def test_where_nothing_is_ranked_nothing_is_looked_at(bed: Bed) -> None:
     bed.register(bed.eve)
     assert ReadCpuTimes() not in bed.done
