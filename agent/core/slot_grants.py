@@ -80,6 +80,8 @@ class SlotGrants:
 
     def withhold(self, now: float) -> list[Instruction]:
         """Withhold the slots of cores that are promised and used; grant those that are free again."""
+        if not (self.withheld_slots or any(record.promised_cores for record in self._containers.live.values())):
+            return []
         account, capacity = self.account(), self.settings.capacity
         free_slots = capacity.cpu_slots_beside(account.promised_cores - account.lent_cores)
         self.withheld_slots = capacity.cpu_slots - free_slots
