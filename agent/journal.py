@@ -12,6 +12,7 @@ one is removed once the new one is on the disk. Keys are stored as hashes.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -219,7 +220,7 @@ class Journal:
     # ------------------------------------------------------------ writing
 
     def _write(self, room: str, key: str, value: object | None) -> None:
-        key = hashlib.sha256(key.encode()).hexdigest()[:_KEY_LENGTH]
+        key = _hashed(key)
         if value is None and (room, key) not in self._records:
             return
         data = None if value is None else msgspec.msgpack.encode(value)
@@ -301,6 +302,11 @@ class Journal:
             (self._directory / name).write_bytes(data)
         except OSError as still:
             log.warning("unreadable data cannot be set aside", path=str(self._directory / name), why=str(still))
+
+
+@functools.lru_cache(maxsize=1024)  # a record is written several times: when it comes, changes and goes
+def _hashed(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:_KEY_LENGTH]
 
 
 def _framed(entry: _Entry) -> bytes:
