@@ -212,11 +212,11 @@ def _conclusion(plan: Plan, runs: dict[str, Run], more: dict[str, Any]) -> Itera
     yield ""
     yield "plain Linux: all jobs at once, without Penstock; the runs were in the table's order"
     if plan.cpu_max_enforced:
-        yield f"static: each of three users has {plan.share:.2f} cores by cpu.max; his jobs run one after the other"
+        yield f"static: each user has {plan.share:.2f} cores by cpu.max; a user's jobs run one after the other"
     else:
         yield (
             f"static: cpu.max is not enforced on this host, so a user's share of {plan.share:.2f} cores is the cores "
-            "that his jobs may run on, one after the other, and users that share one may take what the other leaves"
+            "that the user's jobs may run on, one after the other; users that share one may take what the other leaves"
         )
     yield "Penstock: as installed; first it knows what the jobs report, then also how long those of the same name took"
     used = more["penstock_cpu_seconds"]["penstock"]

@@ -62,7 +62,9 @@ def _order(
 def _list(listing: Listing, wanted: api.ListJobs, asked: OnBehalf) -> api.Jobs:
     if not wanted.jobs:
         if wanted.everybody and not asked.operator:
-            raise refused("only operators see everybody's jobs", field="everybody")
+            raise refused(
+                "only operators see everybody's jobs", field="everybody", remedy="ask for your own, without --all"
+            )
         return api.Jobs(jobs=listing.listed(wanted, None if wanted.everybody else asked.user))
     found = {job: listing.find(job) for job in wanted.jobs}
     known = [view for view in found.values() if view is not None]

@@ -30,7 +30,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     if len(content) > _MOST_BYTES:
         raise TomlFileError(f"{path}: more than {_MOST_BYTES >> 20} MiB; is it the right file? write a smaller one")
     try:
-        text = content.decode()
+        text = content.decode("utf-8-sig")  # editors of Windows begin with a mark
     except UnicodeDecodeError as error:
         raise TomlFileError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
     try:

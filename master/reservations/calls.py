@@ -55,7 +55,11 @@ def answer(manager: ReservationManager, asked: api.OnBehalf, fresh_id: str, at: 
                 return Answered(_page(manager, _ids(manager, asked.user), at), reservation)
             case api.ListReservations(everybody, then, skip):
                 if everybody and not asked.operator:
-                    raise refused("only operators see everybody's reservations", field="everybody")
+                    raise refused(
+                        "only operators see everybody's reservations",
+                        field="everybody",
+                        remedy="ask for your own, without --all",
+                    )
                 user = None if everybody else asked.user
                 if then is not None:
                     return Answered(_then(manager, user, at, then, skip))

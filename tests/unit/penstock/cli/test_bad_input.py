@@ -178,6 +178,13 @@ def test_a_fault_of_a_job_files_syntax_has_line_and_column(tmp_path: Path, fails
     assert fails(2, "submit", str(path)) == f"penstock submit: {path}:2: Invalid value (column 10)"
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path, fails: Fails) -> None:
+    """Editors of Windows write one."""
+    path = tmp_path / "job.toml"
+    path.write_bytes("\ufeffname = 'j'\r\nmemory = \r\n".encode())
+    assert fails(2, "submit", str(path)) == f"penstock submit: {path}:2: Invalid value (column 10)"
+
+
 def test_a_file_without_end_is_not_read_to_its_end(fails: Fails) -> None:
     line = fails(2, "submit", "/dev/zero")
     assert line == "penstock submit: /dev/zero: more than 64 MiB; is it the right file? write a smaller one"
