@@ -84,6 +84,7 @@ class MasterLink:
         self._registering: RpcPeer | None = None
         self._heartbeat_s = 1.0
         self._reads_failed = False  # the master reads `failed` of `job_ended`
+        self._tenants_named = False  # since the registration
         self._sampled_at = 0.0  # when a heartbeat with a new sample was sent (loop time)
         self._soon: asyncio.TimerHandle | None = None
         self._late: asyncio.TimerHandle | None = None  # when no sample has come for long
@@ -183,6 +184,7 @@ class MasterLink:
         kept: list[ToMaster] = [each for each in self._kept if not isinstance(each, _AT_ONCE)]
         self._kept = []
         self._registering = peer  # events from here on are not in the registration
+        self._tenants_named = False
         try:
             # Right after it: the registration contains these tasks as if they ran, and were wanted.
             for each in at_once:
@@ -207,6 +209,8 @@ class MasterLink:
         node.rank_report.read, node.rank_report.tenants_read = answer.ranks, answer.rank_tenants
         node.command_sizes.read = answer.commands
         self._reads_failed = answer.job_failed
+        if not self._tenants_named:  # by the notification right behind the answer, which may have been read already
+            node.name_tenants(None)
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept + self._kept, []
         for params in kept:
@@ -337,6 +341,7 @@ class MasterLink:
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
         """Learn the configured tenants, or log an error that the master reports; it is never answered."""
         if method == api.NAME_TENANTS.name:
+            self._tenants_named = True
             self._shell.node.name_tenants(read_params(params, api.NAME_TENANTS.params).tenants)
             return
         log.warning("the master reported an error", why=str(RpcError.of(read_params(params, ErrorBody))))

@@ -222,7 +222,8 @@ class AgentConnection:
         )
 
     def _answered_registration(self, tenants: dict[str, tuple[str, float]] | None) -> None:
-        self.name_tenants(tenants)
+        if tenants is not None:
+            self.name_tenants(tenants)
         waiting, self._waiting = self._waiting or [], None
         for instruction in waiting:
             self.send(instruction)

@@ -72,6 +72,6 @@ def make_private(directory: Path, mode: int = 0o700) -> None:
     directory.mkdir(mode=mode, parents=True, exist_ok=True)
     link, target = directory.lstat(), directory.stat()
     if target.st_uid != os.geteuid() or link.st_uid not in (0, os.geteuid()):
-        raise PermissionError(f"{directory} belongs to another user; remove it or set PENSTOCK_RUNTIME_DIR")
+        raise PermissionError(f"{directory} belongs to another user; name another directory")
     if target.st_mode & 0o022:
         raise PermissionError(f"{directory} may be written to by other users; run `chmod go-w {directory}`")

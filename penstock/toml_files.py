@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     if len(content) > _MOST_BYTES:
         raise TomlFileError(f"{path}: more than {_MOST_BYTES >> 20} MiB; is it the right file? write a smaller one")
     try:
-        text = content.decode("utf-8-sig")  # editors of Windows begin with a mark
+        # Editors of Windows begin with a mark, and end lines in other ways than TOML does.
+        text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig").read()
     except UnicodeDecodeError as error:
         raise TomlFileError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
     try:

@@ -38,7 +38,8 @@ def _carry_out(config: AgentConfig, arguments: argparse.Namespace) -> int:
         if not arguments.json:
             print(line, flush=True)
 
-    for removal in removals(config, kill=arguments.kill, purge=arguments.purge, host=Host()):
+    kill = arguments.kill or arguments.dry_run  # a list has the containers, too
+    for removal in removals(config, kill=kill, purge=arguments.purge, host=Host()):
         row: dict[str, object] = {"what": removal.what, "removed": not arguments.dry_run, "why": ""}
         rows.append(row)
         if arguments.dry_run:

@@ -34,12 +34,14 @@ def main(argv: list[str] | None = None) -> int:
         "plan", "Plan a set of reservation requests against a cluster, off line (docs/reservations.md).", _EXAMPLE
     )
     parser.add_argument("requests", metavar="REQUESTS.json", help="the cluster and the requests; - is stdin")
-    planners = "as late as possible (gree, the default), as flat as possible, or all requests at once"
+    planners = "gree (default): as late as possible; gree_l: as flat as possible; milp: all requests at once"
     parser.add_argument("--planner", choices=["gree", "gree_l", "milp"], default="gree", help=planners)
     parser.add_argument("--early", action="store_true", help="as early as possible instead of as late (not milp)")
     parser.add_argument("--strict", action="store_true", help="gree_l: reject parts that do not fit their intervals")
-    parser.add_argument("--quantum", type=int, default=1, metavar="STEPS", help="milp: steps merged into one (1)")
-    limit = "milp: seconds, then use the best plan found (60)"
+    parser.add_argument(
+        "--quantum", type=int, default=1, metavar="STEPS", help="milp: steps merged into one (default: 1)"
+    )
+    limit = "milp: the longest time in seconds; then the best plan found is used (default: 60)"
     parser.add_argument("--time-limit-s", type=float, default=60.0, metavar="N", help=limit)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the promises over time")

@@ -116,7 +116,7 @@ def of_file(path: Path, *, opportunistic: OpportunisticJob = None, strict: bool 
         if unknown:
             some = ", ".join([*stages][:_NAMED]) + (", …" if len(stages) > _NAMED else "")
             hint = did_you_mean(unknown[0], stages, f"stages: {some}")
-            raise usage_error(f"{path}: {where}: no stage {unknown[0]!r}; {hint}")
+            raise usage_error(f"{path}: {where}: no stage {unknown[0][:128]!r}; {hint}")
     return Work(
         name=table.name,
         graph=graph,
@@ -187,7 +187,7 @@ def _read(path: Path) -> JobTable:
         raise usage_error(str(error)) from None
     tables = document.get("task")
     if isinstance(tables, dict):
-        raise usage_error(f"{path}: task: a list of tables expected; write [[task]], in two brackets, before each")
+        raise usage_error(f"{path}: task: a list of tables expected; write [[task]], in double brackets, before each")
     _check_keys(path, document, JobTable, "")
     for index, table in enumerate(tables if isinstance(tables, list) else []):
         if isinstance(table, dict):
@@ -221,8 +221,10 @@ def _check_environment(variables: dict[str, Any], where: str) -> None:
     for name, value in variables.items():
         if not isinstance(value, str):
             raise usage_error(f"{where}{name!r}: text expected; write the value in quotes")
-        if not name or "=" in name or "\0" in name + value:
-            raise usage_error(f"{where}{name!r}: a name without '=', and no null character, expected; correct it")
+        if not name or "=" in name:
+            raise usage_error(f"{where}{name!r}: the name of a variable is not empty and has no '='; rename it")
+        if "\0" in name + value:
+            raise usage_error(f"{where}{name!r}: has a null character, which no variable may have; remove it")
 
 
 def _located(error: msgspec.ValidationError, document: dict[str, Any]) -> str:

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 
 _HEADER = ("task", "stage", "node", "seconds", "exit", "state", "reason")
 _RIGHT = frozenset({"seconds", "exit"})
+#: The most failed tasks that have a line above the bars; the table at the end has all.
+_FAILURES = 20
 _STYLES = {TaskState.DONE: "green", TaskState.FAILED: "red", TaskState.CANCELLED: "yellow", TaskState.SKIPPED: "dim"}
 
 
 class Report:
     """Progress on standard error: on a terminal, a bar for the job and for each active stage, and a line for each
-    failed task; otherwise a line for each ended task; with ``quiet``, only failures.
+    of the first failed tasks; otherwise a line for each ended task; with ``quiet``, only failures, and what it waits
+    for.
 
     Only a terminal needs rich, whose import takes 50 ms; scripts that submit many short jobs avoid it.
     """
@@ -28,6 +31,7 @@ class Report:
         self._manager = manager
         self._name = name
         self._quiet = quiet
+        self._failures = 0
         self._bars: Bars | None = None
 
     def begins(self, job: str) -> None:
@@ -63,7 +67,11 @@ class Report:
 
     def settled(self, settled: TaskSettled) -> None:
         """Report the end of a task."""
-        if settled.state is not TaskState.FAILED and (self._bars is not None or self._quiet):
+        failed = settled.state is TaskState.FAILED
+        self._failures += failed
+        if self._bars is not None and not (failed and self._failures <= _FAILURES):  # each line draws the bars anew
+            return
+        if self._quiet and not failed:
             return
         node = self._manager.nodes.get(settled.task)
         ended = self._manager.ends.get(settled.task)

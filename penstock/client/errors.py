@@ -32,7 +32,7 @@ class JobCancelled(RuntimeError):  # noqa: N818 - named for the message
 
 def lost_at_restart(error: RpcError) -> Ended:
     """Return the end of a container that a restarted agent does not know; ``error`` is the agent's answer."""
-    return Ended(by=EndedBy.LOST, reason=f"the agent was restarted and does not know it: {error}")
+    return Ended(by=EndedBy.LOST, reason=f"the agent was restarted and does not know it: {error.body.message}")
 
 
 #: Messages for requests that may or may not have been executed: a second one could start the command twice.

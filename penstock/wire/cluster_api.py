@@ -97,7 +97,7 @@ class NodeRanks(Params, frozen=True):
 
 class NameTenants(Params, frozen=True):
     """The configured users' tenants, each with its weight; nil: nodes are not divided among tenants. A notification
-    right after the answer to ``register``, and whenever they change."""
+    right after the answer to ``register`` (none: as nil), and whenever they change."""
 
     tenants: dict[str, tuple[str, Annotated[float, msgspec.Meta(gt=0)]]] | None
 

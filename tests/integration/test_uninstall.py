@@ -95,7 +95,7 @@ def test_all_that_an_agent_left_is_gone(
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(f"penstock uninstall: containers run ({container})")
 
-    dry = uninstall("--kill", "--dry-run")
+    dry = uninstall("--dry-run")
     assert dry.returncode == 0 and dry.stderr == ""
     planned = dry.stdout.replace("would remove", "removed")
     assert f"removed container {container} and its processes\n" in planned

@@ -36,7 +36,7 @@ def expected(
 def test_they_are_those_of_each_user_s_latest_job_that_has_one_else_those_configured(
     steps: list[tuple[tuple[str, str], bool, str, float] | dict[str, tuple[str, float]] | None],
 ) -> None:
-    """A step adds a job, as an earlier agent's record has it, ends it, sets its tenant, or is a master's answer."""
+    """A step adds a job, as an earlier agent's record has it, ends it, sets its tenant, or is a master's word."""
     members = Membership()
     configured: Mapping[str, tuple[str, float]] | None = None
     for step in steps:

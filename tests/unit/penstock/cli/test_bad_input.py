@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import __version__
+from penstock import __version__, toml_files
 from penstock.cli.main import main
 from tests.unit.penstock.cli.conftest import Fails
 
@@ -153,12 +153,18 @@ def test_one_line(fails: Fails, argv: list[str], line: str) -> None:
         ('name = "j"\n[[task]]\nname = "a"\ncommand = "a\\u0000b"', "task 'a': command: has a null character"),
         ('name = "j"\n' + GOOD + "env = { N = 4 }", "task 'a': env: 'N': text expected; write the value in quotes"),
         ('name = "j"\nenv = { N = true }\n' + GOOD, "env: 'N': text expected; write the value in quotes"),
-        ('name = "j"\n' + GOOD + 'env = { "A=B" = "c" }', "task 'a': env: 'A=B': a name without '='"),
-        ('name = "j"\n' + GOOD + 'env = { "" = "c" }', "task 'a': env: '': a name without '='"),
-        ('name = "j"\n' + GOOD + 'env = { A = "\\u0000" }', "task 'a': env: 'A': a name without '=', and no null"),
+        (
+            'name = "j"\n' + GOOD + 'env = { "A=B" = "c" }',
+            "task 'a': env: 'A=B': the name of a variable is not empty",
+        ),
+        (
+            'name = "j"\n' + GOOD + 'env = { "" = "c" }',
+            "task 'a': env: '': the name of a variable is not empty",
+        ),
+        ('name = "j"\n' + GOOD + 'env = { A = "\\u0000" }', "task 'a': env: 'A': has a null character"),
         (
             'name = "j"\n' + GOOD.replace("[[task]]", "[task]"),
-            "task: a list of tables expected; write [[task]], in two",
+            "task: a list of tables expected; write [[task]], in double",
         ),
         ('name = "j"\n' + GOOD + 'executor = "sort"', "task 'a': executor: a table expected, and text found"),
         ('name = "j"\n' + GOOD + 'cpu = "2"', "task 'a': cpu: a number expected, and text found"),
@@ -179,15 +185,18 @@ def test_a_fault_of_a_job_files_syntax_has_line_and_column(tmp_path: Path, fails
 
 
 def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path, fails: Fails) -> None:
-    """Editors of Windows write one."""
+    """Editors of Windows write one, and other ends of lines."""
     path = tmp_path / "job.toml"
-    path.write_bytes("\ufeffname = 'j'\r\nmemory = \r\n".encode())
+    path.write_bytes("\ufeffname = 'j'\rmemory = \r".encode())
     assert fails(2, "submit", str(path)) == f"penstock submit: {path}:2: Invalid value (column 10)"
 
 
-def test_a_file_without_end_is_not_read_to_its_end(fails: Fails) -> None:
-    line = fails(2, "submit", "/dev/zero")
-    assert line == "penstock submit: /dev/zero: more than 64 MiB; is it the right file? write a smaller one"
+def test_a_file_that_is_too_large_is_refused(fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toml_files, "_MOST_BYTES", 1 << 20)
+    path = tmp_path / "job.toml"
+    path.write_bytes(bytes((1 << 20) + 1))
+    line = fails(2, "submit", str(path))
+    assert line == f"penstock submit: {path}: more than 1 MiB; is it the right file? write a smaller one"
 
 
 def test_a_request_in_a_file_that_is_no_json_names_it_and_a_remedy(tmp_path: Path, fails: Fails) -> None:

@@ -192,6 +192,20 @@ def test_quiet_prints_only_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "penstock submit: cancelled by ann\n"
 
 
+def test_only_the_first_failed_tasks_have_a_line_above_the_bars() -> None:
+    """Each line draws all bars anew; the table at the end has all tasks."""
+    job = JobManager(TaskGraph([TaskNode(f"t{number}", "map", (), number) for number in range(30)]))
+    shown = io.StringIO()
+    report = Report("words", job)
+    report._bars = Bars("words", job, Console(file=shown, force_terminal=True, width=100, color_system=None))
+    job.handle(Started())
+    for number in range(30):
+        for settled in job.handle(TaskEnded(f"t{number}", Ended(by=EndedBy.EXIT, exit_status=3))):
+            if isinstance(settled, TaskSettled):
+                report.settled(settled)
+    assert shown.getvalue().count("failed: exit status 3") == 20
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
