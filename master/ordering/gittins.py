@@ -55,7 +55,7 @@ def indices(probabilities: Floats, attained: Floats) -> Floats:
 def _indices(known: Floats, attained: Floats) -> Floats:
     """Return the indices; ``known`` is cells × jobs, so that sums over the cells are sums of whole rows."""
     begin = np.maximum(_LOWER, attained)
-    ends = known * np.clip((_UPPER - begin) / _WIDTH, 0.0, 1.0)
+    ends = known * np.maximum(0.0, (_UPPER - begin) / _WIDTH)
     never = np.maximum(0.0, 1.0 - known.sum(axis=0))
     done = np.cumsum(ends, axis=0)
     beyond = np.maximum(0.0, done[-1] + never - done)

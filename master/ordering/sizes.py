@@ -109,6 +109,8 @@ class JobSizes:
         self.unstored = Changes[Kind, KnownSizes]()
         self._counts: dict[Kind, tuple[Floats, float, float]] = {}  # cache of `_of`, dropped when a kind changes
         self._blurred_counts: dict[Kind, tuple[Floats, float, float]] = {}  # and of `_blurred`
+        #: The last answer of :meth:`probabilities`: the same jobs are ranked several times a second.
+        self._answered: tuple[list[tuple[str, str]], Floats] | None = None
 
     def __len__(self) -> int:
         return len(self._known)
@@ -157,8 +159,15 @@ class JobSizes:
     def probabilities(self, jobs: Sequence[tuple[str, str]]) -> Floats:
         """Return the probability of each cell for the sizes of jobs of these users and applications, row by row.
 
-        The sum of a row is below 1: the rest is the probability of sizes beyond the grid.
+        The sum of a row is below 1: the rest is the probability of sizes beyond the grid. The array is read-only.
         """
+        if self._answered is None or self._answered[0] != jobs:
+            found = self._probabilities(jobs)
+            found.setflags(write=False)
+            self._answered = [*jobs], found
+        return self._answered[1]
+
+    def _probabilities(self, jobs: Sequence[tuple[str, str]]) -> Floats:
         everybody = _mix(*self._blurred(()), _NOTHING_KNOWN)
         users = {user: _mix(*self._blurred((user,)), everybody) for user in {user for user, _ in jobs}}
         rows = {kind: row for row, kind in enumerate(dict.fromkeys(jobs))}
@@ -201,6 +210,7 @@ class JobSizes:
                 self._of_user.setdefault(kind[0], {})[kind] = None
         self._counts.clear()
         self._blurred_counts.clear()
+        self._answered = None
 
     def _remove(self, kind: Kind) -> None:
         """Drop a kind and what follows from it."""
@@ -217,6 +227,7 @@ class JobSizes:
         """Drop what follows from the kind's known sizes."""
         self._counts.pop(kind, None)
         self._blurred_counts.pop(kind, None)
+        self._answered = None
 
     def _of(self, kind: Kind) -> tuple[Floats, float, float]:
         """Return the jobs by cell, the factor that turns a count into a probability, and the kind's weight."""
