@@ -101,8 +101,9 @@ class Ranks:
         With its numbers, jobs that began shortly before would go before the new one, though they have run for long.
         Ranked jobs without a container are over: they have a rank until the next ranking.
         """
-        run = {record.job or self._cpu_times.job_of(record.container) for record in self._containers.live.values()}
-        return [*self.cpu_reads.came(job, now)] if (run & self.standings.keys()) - {job} else []
+        run = (record.job or self._cpu_times.job_of(record.container) for record in self._containers.live.values())
+        others = any(each != job and each in self.standings for each in run)
+        return [*self.cpu_reads.came(job, now)] if others else []
 
     def look_again(self, now: float) -> list[Instruction]:
         """Ask for the CPU time again, at gaps that double, while the job that came last is not the first here.

@@ -300,9 +300,8 @@ def _spawn(runtime_dir: Path, cgroup_root: Path | None, in_scope: bool, leave_af
         pidfd = os.pidfd_open(process.pid)
         try:
             answered, _, _ = select.select([ready.fileno(), pidfd], [], [], _START_TIMEOUT_S)
-            listens = (
-                ready.fileno() in answered and ready.recv(4096) == b"READY=1"
-            )  # systemd-run tells its failure here
+            # systemd-run says here that it failed
+            listens = ready.fileno() in answered and ready.recv(4096) == b"READY=1"
         finally:
             os.close(pidfd)
     if listens:

@@ -115,6 +115,3 @@ async def _started(job: Job, start: Start, directory: Path, inputs: Path) -> asy
     shutil.chown(own, job.user, job.user)
     argv = start(job, own, command(job.kind, job.units, inputs, own, job.application))
     return await asyncio.create_subprocess_exec(*argv, cwd=own, start_new_session=True)
-
-
-# IMPORT

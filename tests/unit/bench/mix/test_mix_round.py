@@ -76,6 +76,3 @@ def test_the_speed_is_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch)
     seen_s = asyncio.run(see_some())
     assert len(seen_s) > 2
     assert min(seen_s) > 0
-
-
-# IMPORT
