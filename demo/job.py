@@ -125,7 +125,8 @@ class AnalyticsJob:
                 self._progress(StageLeft(stage, len(sizes), done, left_bytes))
                 report(stage=stage, done=done, of=len(sizes))
 
-            for index in range(len(sizes)):
+            # The largest first: a large one that begins last would leave the other workers without work.
+            for index in sorted(range(len(sizes)), key=lambda index: -sizes[index]):
                 group.create_task(one(index))
 
     def _progress(self, left: StageLeft) -> None:
@@ -209,7 +210,7 @@ def run(spec: JobSpec) -> JobResult:
     """Fork the workers, run the job, wait for the workers' end (so that their CPU time counts as ours)."""
     if spec.cores:
         os.sched_setaffinity(0, spec.cores)
-    corpus = Corpus.load(Path(spec.corpus)).first(spec.part)
+    corpus = Corpus.load(Path(spec.corpus)).first(spec.part, spec.workers)
     Path(spec.output).mkdir(parents=True, exist_ok=True)
     token = secrets.token_bytes(16)
     workers = [spawn(lambda: Worker(corpus, spec.operation, Path(spec.output), token)) for _ in range(spec.workers)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from demo.corpus import part_of
 from demo.records import PENSTOCK, JobSpec
 
 MIB = 1024 * 1024
@@ -79,8 +79,8 @@ class Plan:
     @property
     def tasks(self) -> int:
         """Tasks of all jobs together; each has its part of both stages' (:meth:`demo.corpus.Corpus.first`)."""
-        stages = (self.partitions, self.reducers)
-        return sum(math.ceil(planned.part * tasks) for planned in PLANNED_JOBS for tasks in stages)
+        stages = ((self.partitions, 1), (self.reducers, 2 * self.workers))
+        return sum(part_of(planned.part, tasks, least) for planned in PLANNED_JOBS for tasks, least in stages)
 
     # ------------------------------------------------------------ shares
 

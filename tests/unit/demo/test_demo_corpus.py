@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -91,7 +93,34 @@ def test_a_text_that_would_be_repeated_for_hours_is_refused(tmp_path: Path) -> N
         materialise(tmp_path / "out", 400_000, partitions=4, reducers=2, roots=[tmp_path / "in"])
 
 
+def test_ranges_are_even_however_the_text_is_divided_into_files(tmp_path: Path) -> None:
+    (tmp_path / "in/small").mkdir(parents=True)
+    for number in range(300):
+        (tmp_path / f"in/small/{number}").write_text(f"a small file, {number}\n")
+    large = [f"{7919 * number % 30_011:05} of a large file\n" for number in range(30_000)]
+    (tmp_path / "in/zlarge").write_text("".join(large))
+    corpus = materialise(tmp_path / "out", 650_000, partitions=4, reducers=4, roots=[tmp_path / "in"])
+    lines = [line for each in corpus.partitions for line in Path(each.path).read_bytes().splitlines()]
+    at = [0, *(bisect_right(sorted(lines), end) for end in corpus.ends), len(lines)]
+    shares = [(end - begin) / len(lines) for begin, end in pairwise(at)]
+    assert len(shares) == 4 and max(shares) < 0.35, shares
+
+
+def test_a_part_has_ranges_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for letter in "az":
+        text = "".join(f"{letter}{number:05}\n" for number in range(20_000))
+        (tmp_path / f"in/{letter}").write_text(text)
+    corpus = materialise(tmp_path / "out", 280_000, partitions=8, reducers=8, roots=[tmp_path / "in"])
+    half = corpus.first(0.5, workers=2)
+    assert [end[:1] for end in half.ends] == [b"a"] * 3, "all of it is in the first half of the alphabet"
+    assert len(corpus.first(0.125, workers=2).ends) == 3, "two ranges for each worker"
+    assert len(corpus.first(0.125, workers=16).ends) == 7, "no more ranges than the whole has"
+    assert corpus.first(1.0, workers=2) == corpus
+
+
 def test_ranges_are_even() -> None:
     samples = [b"%03d" % n for n in range(100)]
     assert range_ends(samples, 4) == [b"025", b"050", b"075"]
     assert range_ends(samples, 1) == []
+    assert range_ends([b"a" * 180, *[b"b"] * 10, b"c" * 180], 2) == [b"b"], "bytes count, and lines too"

@@ -205,7 +205,8 @@ def test_a_job_over_a_part_of_the_text_reads_that_part_alone(tmp_path: Path) -> 
     spec_in(tmp_path, part=0.25).save(tmp_path / "spec.json")
     assert execute_alone(tmp_path).returncode == 0
     works = JobResult.load(tmp_path / "r").works
-    assert sum(w.input_bytes for w in works if w.kind == "disk" and w.stage == "map") == made.first(0.25).size
-    (output,) = (tmp_path / "o").iterdir()  # a quarter of four ranges
+    assert sum(w.input_bytes for w in works if w.kind == "disk" and w.stage == "map") == made.first(0.25, 2).size
+    outputs = [path.read_bytes() for path in sorted((tmp_path / "o").iterdir())]
+    assert len(outputs) == 4, "two for each worker, and not the quarter of four ranges"
     lines = [line for part in made.partitions[:2] for line in Path(part.path).read_bytes().splitlines()]
-    assert output.read_bytes().splitlines() == sorted(lines)
+    assert b"".join(outputs).splitlines() == sorted(lines)
