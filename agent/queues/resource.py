@@ -15,8 +15,9 @@ from penstock.model import KINDS, MOST_BEYOND, ResourceKind
 
 #: Where the kernel schedules by job rank, a job ahead may start work up to this multiple of the slots.
 MOST_AHEAD = 16
-#: The same for disks and the network: there, more monotasks at once means less throughput for each.
-MOST_AHEAD_IO = 2
+#: The same for disks and the network: there, more monotasks at once means less throughput for each. With 2, an early
+#: read of eight jobs that began together waited for those of two others (docs/benchmarks/demo.md).
+MOST_AHEAD_IO = 4
 _MOST_SHOWN = 2**63 - 1  # the largest integer on the wire
 
 

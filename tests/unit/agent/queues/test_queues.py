@@ -71,12 +71,22 @@ def test_where_jobs_are_ranked_a_monotask_does_not_wait_for_those_of_jobs_behind
     held = queues.submit(1, "behind", [spec(n, kind, 10**6) for n in range(4)], 0.0)
     assert len(held) == 2
     assert [m.job for m in queues.submit(1, "first", [spec(n, kind, 10**6) for n in range(3)], 1.0)] == ["first"] * 2
-    assert queues.submit(1, "second", [spec(0, kind, 10**6)], 1.0) == [], "four run, twice as many as there are slots"
+    assert queues.submit(1, "second", [spec(0, kind, 10**6)], 1.0) == [], "those of the first hold both slots"
     for one in held:
-        assert queues.complete(1, "behind", [Completion(id=one.id)], 2.0) == [], "those of the first hold both slots"
+        assert queues.complete(1, "behind", [Completion(id=one.id)], 2.0) == []
     assert [m.job for m in queues.complete(1, "first", [Completion(id=0)], 3.0)] == ["first"]
     assert [m.job for m in queues.complete(1, "first", [Completion(id=1)], 4.0)] == ["second"]
     assert [m.job for m in queues.complete(1, "first", [Completion(id=2)], 5.0)] == ["behind"]
+
+
+@pytest.mark.parametrize("kind", [DISK, NETWORK])
+def test_where_jobs_are_ranked_at_most_four_times_the_slots_are_in_use(kind: ResourceKind) -> None:
+    names = [f"job-{number}" for number in range(6)]
+    priorities = {name: float(number) for number, name in enumerate(names)}
+    queues = make_queues(1, disks=1, links=1, jobs=priorities, ranked=True)
+    granted = [bool(queues.submit(1, name, [spec(0, kind, 10**6)], 0.0)) for name in names]
+    assert granted == [True] * 4 + [False] * 2, "each passes the slots of all before it in this list"
+    assert queues.complete(1, "job-0", [Completion(id=0)], 1.0)[0].job == "job-5"
 
 
 def test_a_request_at_fault_changes_nothing_and_names_the_element() -> None:
