@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from agent.config import AgentConfig
@@ -53,16 +53,21 @@ def parse(arguments: Sequence[str]) -> Options:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; each error is one line."""
     options = parse(arguments)
+    return guarded("demo", lambda: show(options))
+
+
+def guarded(program: str, work: Callable[[], int]) -> int:
+    """Return the exit status of work that has to do with the demonstration: each of its errors is one line."""
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     status = 1
     try:
-        status = show(options)
+        status = work()
     except* KeyboardInterrupt:
-        print("\ndemo: interrupted; everything is stopped", file=sys.stderr)
+        print(f"\n{program}: interrupted; everything is stopped", file=sys.stderr)
         status = 130
     except* _TOLD as group:
         for error in _flat(group):
-            print(f"demo: {error}", file=sys.stderr)
+            print(f"{program}: {error}", file=sys.stderr)
     return status
 
 

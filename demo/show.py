@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from demo import node, report
-from demo.corpus import SOURCES, materialise
+from demo.corpus import SOURCES, Corpus, materialise
 from demo.picture import draw
 from demo.plan import PLANNED_JOBS, Plan
 from demo.progress import Progress
@@ -59,24 +59,8 @@ def show(options: Options) -> int:
     """
     began = time.monotonic()
     progress = Progress()
-    with _work_directory(options) as directory:
-        plan = make_plan(options, directory)
-        progress.line(_introduction(plan))
-        progress.phase("writing the text")
-        corpus = materialise(
-            plan.text,
-            plan.text_bytes,
-            partitions=plan.partitions,
-            reducers=plan.reducers,
-            roots=[options.source] if options.source is not None else SOURCES,
-            progress=lambda written: progress.update(min(1.0, written / plan.text_bytes)),
-        )
-        progress.done()
-        progress.line(
-            f"{corpus.size / _MEGABYTE:.0f} MB of {counted(len(corpus.names), 'file')} in "
-            f"{counted(len(corpus.partitions), 'part')}"
-        )
-        plan = replace(plan, partitions=len(corpus.partitions))
+    with work_directory(options) as directory:
+        plan, corpus = prepared(options, directory, progress)
         plan, runs, more = _all(plan, options, progress)
         printed = list(_conclusion(plan, runs, more))
         more |= {"input_bytes": corpus.size, "printed": printed, "date": datetime.now(UTC).date().isoformat()}
@@ -89,8 +73,33 @@ def show(options: Options) -> int:
     return 1 if more["differences"] or not runs[BESIDE].preemptions else 0
 
 
+def prepared(options: Options, directory: Path, progress: Progress) -> tuple[Plan, Corpus]:
+    """Make the plan for this machine, and write its text.
+
+    Raises:
+        ShowFailed, CorpusError: one line each.
+    """
+    plan = make_plan(options, directory)
+    progress.line(_introduction(plan))
+    progress.phase("writing the text")
+    corpus = materialise(
+        plan.text,
+        plan.text_bytes,
+        partitions=plan.partitions,
+        reducers=plan.reducers,
+        roots=[options.source] if options.source is not None else SOURCES,
+        progress=lambda written: progress.update(min(1.0, written / plan.text_bytes)),
+    )
+    progress.done()
+    progress.line(
+        f"{corpus.size / _MEGABYTE:.0f} MB of {counted(len(corpus.names), 'file')} in "
+        f"{counted(len(corpus.partitions), 'part')}"
+    )
+    return replace(plan, partitions=len(corpus.partitions)), corpus
+
+
 @contextlib.contextmanager
-def _work_directory(options: Options) -> Iterator[Path]:
+def work_directory(options: Options) -> Iterator[Path]:
     """Beside the report, because /tmp may be memory and the demo wants a disk.
 
     Raises:
@@ -142,7 +151,7 @@ async def _runs(
     plan: Plan, up: node.Node, progress: Progress, *, keep: bool
 ) -> tuple[Plan, dict[str, Run], dict[str, Any]]:
     async with await AgentClient.connect(up.socket, client="demo") as agent:
-        await _linked(agent)
+        await linked(agent)
         progress.done()
         enforced = agent.welcome.enforced
         plan = replace(
@@ -178,7 +187,7 @@ def even_out(plan: Plan) -> None:
                 pass
 
 
-async def _linked(agent: AgentClient) -> None:
+async def linked(agent: AgentClient) -> None:
     """Until the agent has found its master: jobs wait for it anyway, but their time shall not be spent on that."""
     async with asyncio.timeout(node.START_TIMEOUT_S):
         while not (await agent.status())["master"]["linked"]:  # noqa: ASYNC110 - it is another process that we ask

@@ -10,12 +10,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 
 from bench.mix import guest, host, link, slurm, through_penstock
 from bench.mix.__main__ import add_host, in_machine, ways
@@ -26,6 +25,7 @@ from bench.mix.place import Place
 from bench.mix.plan import Plan
 from bench.mix.ways import CLAIRVOYANT, Start, master_settings
 from demo import node
+from demo.turns import mean_and_error
 from tests.vm.__main__ import status_of
 
 _WAYS = "plain,slices,slurm-shared,penstock"
@@ -68,11 +68,6 @@ def ready(way: str, up: node.Node) -> Iterator[Start]:
         ask = [through_penstock.COMMAND, "config", "set", "--daemon", "master", f"ordering={order}"]
         subprocess.run(ask, env=os.environ | {"PENSTOCK_SOCKET": str(up.socket)}, stdout=subprocess.DEVNULL, check=True)
         yield through_penstock.submit(up.socket, {}, clairvoyant=way.startswith(CLAIRVOYANT))
-
-
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean, and its standard error (NaN for a single value)."""
-    return fmean(values), stdev(values) / len(values) ** 0.5 if len(values) > 1 else math.nan
 
 
 def table(made: Mapping[str, Sequence[_Figures]]) -> str:
