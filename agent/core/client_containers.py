@@ -12,7 +12,7 @@ from agent.core import floors, quotas
 from agent.core.containers import ROOM, Containers
 from agent.core.elasticity import Elasticity
 from agent.core.instructions import AdoptProcess, Instruction, Notify, Record, Reply
-from agent.core.ledger import Ledger
+from agent.core.ledger import LINK_REMEDY, LINK_UNKNOWN, Ledger
 from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
@@ -107,7 +107,7 @@ class ClientContainers:
             why = ledger.refuse_regular(spec.cpu_cores, spec.memory_bytes)
             why = why or ledger.refuse_network(spec.network_bytes_per_s, self.settings.link_bytes_per_s)
         if why:
-            raise _refusal(spec, why, ledger, self._slack.t_alloc)
+            raise _refusal(spec, why, ledger, self._slack.t_alloc, self.settings.link_bytes_per_s)
         record = ContainerRecord(
             container=f"c-{next(self._ids)}",
             user=session.user,
@@ -184,13 +184,18 @@ class ClientContainers:
         return [Reply(Done()), Record(ROOM, record.container, record), *instructions]
 
 
-def _refusal(spec: ContainerSpec, why: str, ledger: Ledger, t_alloc: float) -> RpcError:
+def _refusal(spec: ContainerSpec, why: str, ledger: Ledger, t_alloc: float, link_bytes_per_s: int) -> RpcError:
     """Return the answer to a request that cannot be promised now, or ever."""
-    if never := ledger.refuse_ever(spec.cpu_cores, spec.memory_bytes, t_alloc if spec.opportunistic else 1.0):
-        return refused(f"this node cannot promise that: {never}", remedy="ask for less")
-    remedy = "ask for less, wait until something ends, or run it opportunistic"
-    if spec.opportunistic:
+    share, network_bytes_per_s = (t_alloc, 0) if spec.opportunistic else (1.0, spec.network_bytes_per_s)
+    never = ledger.refuse_ever(spec.cpu_cores, spec.memory_bytes, share, network_bytes_per_s, link_bytes_per_s)
+    if never:
+        why, remedy = never, "ask for less"
+    elif network_bytes_per_s and not link_bytes_per_s:
+        why, remedy = LINK_UNKNOWN, LINK_REMEDY
+    elif spec.opportunistic:
         remedy = "try later, or without --opportunistic"
+    else:
+        remedy = "ask for less, wait until something ends, or run it opportunistic"
     return refused(f"this node cannot promise that: {why}", remedy=remedy)
 
 

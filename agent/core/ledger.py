@@ -13,6 +13,9 @@ from penstock.model.units import counted, format_bytes
 
 #: Tolerance in comparisons of sums of fractional cores (0.1 + 0.2 > 0.3).
 CORES_EPSILON = 1e-6
+#: Why no sending rate can be promised on a link of unknown rate, and the remedy.
+LINK_UNKNOWN = "network: the link's rate is unknown, so no part of it can be promised"
+LINK_REMEDY = "set network_link_bytes_per_s in the agent's configuration, or promise no rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,7 @@ class Ledger:
         if not bytes_per_s:
             return ""
         if not link_bytes_per_s:
-            return (
-                "network: the link's rate is unknown (set network_link_bytes_per_s), so no part of it can be promised"
-            )
+            return f"{LINK_UNKNOWN} ({LINK_REMEDY})"
         free = link_bytes_per_s - self.promised_network_bytes_per_s
         if bytes_per_s > free:
             return (
@@ -49,14 +50,21 @@ class Ledger:
             )
         return ""
 
-    def refuse_ever(self, cores: float, memory_bytes: int, share: float) -> str:
-        """Return why even an empty node does not have this much, ``share`` being available to work; "" if it has."""
+    def refuse_ever(
+        self, cores: float, memory_bytes: int, share: float, network_bytes_per_s: int = 0, link_bytes_per_s: int = 0
+    ) -> str:
+        """Return why even an empty node does not have this much, ``share`` of its cores and memory being available to
+        work; "" if it has. ``link_bytes_per_s`` 0: unknown.
+        """
         whole = f"{share:g} × " if share != 1.0 else ""
         if memory_bytes > share * self.capacity.memory_bytes:
             has = f"{whole}{format_bytes(self.capacity.memory_bytes)}"
             return f"memory: {format_bytes(memory_bytes)} asked, this host has {has}"
         if cores > share * self.capacity.cores + CORES_EPSILON:
             return f"cpu: {counted(cores, 'core')} asked, this host has {whole}{self.capacity.cores:g}"
+        if link_bytes_per_s and network_bytes_per_s > link_bytes_per_s:
+            has = f"the link has {format_bytes(link_bytes_per_s)}/s"
+            return f"network: {format_bytes(network_bytes_per_s)}/s asked, {has}"
         return ""
 
     def refuse_regular(self, cores: float, memory_bytes: int) -> str:

@@ -128,6 +128,21 @@ def test_a_demand_beyond_the_host_is_refused_with_its_figure(bed: NodeBed) -> No
     refused(lambda: bed.launch(ROOT, cpu_cores=6), "2 of 8 not promised yet", "wait until something ends")
 
 
+def test_a_sending_rate_that_the_link_never_has_is_refused_with_its_remedy() -> None:
+    def promise(link_bytes_per_s: int, *parts: str, **spec: float) -> None:
+        bed = NodeBed(cores=8, link_bytes_per_s=link_bytes_per_s)
+        bed.open(ROOT, "root", operator=True)
+        bed.launch(ROOT, cpu_cores=6, network_bytes_per_s=min(10, link_bytes_per_s))
+        refused(lambda: bed.launch(ROOT, network_bytes_per_s=95, **spec), *parts)
+
+    unknown = "the link's rate is unknown, so no part of it can be promised (set network_link_bytes_per_s in"
+    promise(0, unknown)
+    promise(0, unknown, cpu_cores=6)  # no end of other work helps, either
+    promise(0, "cpu: 99 cores asked, this host has 8 (ask for less)", cpu_cores=99)
+    promise(94, "network: 95 B/s asked, the link has 94 B/s (ask for less)")
+    promise(100, "95 B/s asked, 90 B/s of 100 B/s not promised yet", "wait until something ends")
+
+
 def test_processes_of_a_container(bed: NodeBed) -> None:
     for pids in (None, 100):
         bed.launch(EVE, limits=Limits(pids_max=pids))
