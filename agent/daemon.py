@@ -124,8 +124,8 @@ class Agent:
         """
         config = self._config
         access = access_of(config)
-        paths.make_private(config.runtime(), 0o755)
-        paths.make_private(config.state())
+        paths.make_configured("runtime_dir", config.runtime(), 0o755)
+        paths.make_configured("state_dir", config.state())
         process.lock(config.state(), config.runtime(), config.socket_path())
         self._outputs.mkdir(mode=0o700, exist_ok=True)
         instance = secrets.token_hex(4)

@@ -20,18 +20,23 @@ def lock(state: Path, runtime: Path, socket_path: Path) -> None:
     running agent.
 
     Raises:
-        OSError: another agent uses one of them.
+        OSError: another agent uses one of them, or a lock's file cannot be opened; the message names the key.
     """
     for key, place, file in (
         ("state_dir", state, state / "agent.lock"),
         ("runtime_dir", runtime, runtime / "agent-runtime.lock"),
         ("socket", socket_path, socket_path.with_name(f"{socket_path.name}.lock")),
     ):
-        claim(
-            file,
+        taken = (
             f"an agent is running already at {place} (`{key}`); stop it, or set `state_dir` and `runtime_dir`, and "
-            "`socket` where it is set, to places of this agent's own",
+            "`socket` where it is set, to places of this agent's own"
         )
+        try:
+            claim(file, taken)
+        except OSError as error:
+            if not error.strerror:
+                raise
+            raise OSError(f"{key}: {file}: {error.strerror}; name another place") from error
 
 
 def pids_for_containers() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -68,10 +69,27 @@ def make_private(directory: Path, mode: int = 0o700) -> None:
 
     Raises:
         PermissionError: another user owns it, or may write to it (a trap laid in a world-writable place).
+        NotADirectoryError: it, or a part of its path, is a file.
     """
-    directory.mkdir(mode=mode, parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=mode, parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory)) from None
     link, target = directory.lstat(), directory.stat()
     if target.st_uid != os.geteuid() or link.st_uid not in (0, os.geteuid()):
         raise PermissionError(f"{directory} belongs to another user; name another directory")
     if target.st_mode & 0o022:
         raise PermissionError(f"{directory} may be written to by other users; run `chmod go-w {directory}`")
+
+
+def make_configured(key: str, directory: Path, mode: int = 0o700) -> None:
+    """Make the directory of a configuration key, as :func:`make_private`.
+
+    Raises:
+        OSError: it cannot be made; the message begins with the key, and has the remedy.
+    """
+    try:
+        make_private(directory, mode)
+    except OSError as error:
+        why = f"{directory}: {error.strerror}; name another directory" if error.strerror else str(error)
+        raise OSError(f"{key}: {why}") from error

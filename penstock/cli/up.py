@@ -234,17 +234,14 @@ class _Up:
     async def _start(self, directory: Path) -> dict[str, str]:
         given = self._settings["agent"]
         read = {key: str(scalar(text)) for key, text in given.items()}
-        runtime = Path(read.get("runtime_dir") or paths.runtime_dir())
+        runtime = Path.cwd() / (read.get("runtime_dir") or paths.runtime_dir())
         await _refuse_a_second_one(Path(read.get("socket") or runtime / "agent.sock"))
+        _make("runtime_dir", runtime, 0o755)  # the first to use it is the master, which knows no such key
         http = f"{_HOST}:{_free_port(_MASTER_HTTP_PORT)}"
-        master = {"listen": str(Path.cwd() / runtime / "master.sock"), "http": http}
+        master = {"listen": str(runtime / "master.sock"), "http": http}
         if state := read.get("state_dir"):
             directory_of_both = Path.cwd() / state
-            try:
-                paths.make_private(directory_of_both)
-            except OSError as error:
-                why = f"{state}: {error.strerror}; name another directory" if error.strerror else error
-                raise CommandError(f"state_dir: {why}") from None
+            _make("state_dir", directory_of_both, 0o700)
             master["store"] = str(directory_of_both / "master.db")
         master |= self._settings["master"]
         self._daemons.append(await _Daemon.start("master", directory, master))
@@ -309,6 +306,13 @@ async def _refuse_a_second_one(socket_path: Path) -> None:
     raise CommandError(
         f"an agent runs already at {socket_path}; stop it first, or give --set runtime_dir=DIR --set state_dir=DIR2"
     )
+
+
+def _make(key: str, directory: Path, mode: int) -> None:
+    try:
+        paths.make_configured(key, directory, mode)
+    except OSError as error:
+        raise CommandError(str(error)) from None
 
 
 def _free_port(wanted: int) -> int:

@@ -63,6 +63,15 @@ async def test_a_second_agent_touches_nothing_of_the_first_one(
     await client.call("kill", container=launched["container"])
 
 
+@pytest.mark.parametrize("key", ["runtime_dir", "state_dir", "socket"])
+def test_a_place_of_the_agent_that_cannot_be_made_is_named_by_its_key(tmp_path: Path, key: str) -> None:
+    (tmp_path / "file").touch()
+    places = {"runtime_dir": tmp_path / "run", "state_dir": tmp_path / "state"} | {key: tmp_path / "file" / "within"}
+    line = _refused("agent", **places)
+    assert line.startswith(f"penstock agent: {key}: {tmp_path / 'file' / 'within'}")
+    assert ": Not a directory; name another " in line
+
+
 async def test_a_taken_http_port_keeps_no_work_from_running(start_agent: Start, connect: Connect) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         http = f"127.0.0.1:{taken.getsockname()[1]}"

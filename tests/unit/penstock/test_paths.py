@@ -68,3 +68,14 @@ def test_another_user_s_directory_is_a_trap(monkeypatch: pytest.MonkeyPatch, tmp
     become(monkeypatch, uid + 1)
     with pytest.raises(PermissionError, match="another user"):
         paths.make_private(tmp_path)
+
+
+def test_a_directory_that_cannot_be_made_is_named_by_its_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for place in (file, file / "within"):
+        with pytest.raises(OSError, match=f"^state_dir: {place}: Not a directory; name another directory$"):
+            paths.make_configured("state_dir", place)
+    become(monkeypatch, os.geteuid() + 1)
+    with pytest.raises(OSError, match=f"^state_dir: {tmp_path} belongs to another user; name another directory$"):
+        paths.make_configured("state_dir", tmp_path)

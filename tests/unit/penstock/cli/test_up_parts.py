@@ -51,14 +51,17 @@ def test_where_systemd_rules_it_starts_again_in_a_scope(
     assert len(systemd) == 2  # inside the scope it goes on
 
 
-def test_a_state_directory_that_cannot_be_made_is_one_line(
-    fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("key", ["runtime_dir", "state_dir"])
+@pytest.mark.parametrize("place", ["file", "file/within"])
+def test_a_directory_that_cannot_be_made_is_one_line(
+    fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, place: str
 ) -> None:
     monkeypatch.setenv(up._IN_SCOPE, "none: of a test")
     (tmp_path / "file").touch()
-    state = tmp_path / "file" / "state"
-    line = fails(1, "up", "--set", f"runtime_dir={tmp_path}", "--set", f"state_dir={state}")
-    assert line == f"penstock up: state_dir: {state}: Not a directory; name another directory"
+    given = {"runtime_dir": tmp_path / "runtime", "state_dir": tmp_path / "state"} | {key: tmp_path / place}
+    pairs = [part for name, directory in given.items() for part in ("--set", f"{name}={directory}")]
+    line = fails(1, "up", *pairs)
+    assert line == f"penstock up: {key}: {tmp_path / place}: Not a directory; name another directory"
 
 
 def test_without_a_scope_it_starts_directly_and_reports_so(
