@@ -15,6 +15,7 @@ from agent.core.settings import NodeSettings, PreemptionSettings, Thresholds, Tu
 from penstock import paths
 from penstock.config.settings import LIVE, SettingsError
 from penstock.model import Capacity
+from penstock.model.node_name import unprintable
 from penstock.security import doors
 from penstock.security.doors import Doors, HttpAddress
 from penstock.wire.connection import MAX_FRAME_BYTES
@@ -252,6 +253,8 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
             doors.check(self, "master")
         except SettingsError as error:
             faults += error.faults
+        if wrong := unprintable(self.node):
+            faults.append(f"node: {wrong}")
         if self.cgroup_root not in {"auto", "scope"} and not Path(self.cgroup_root).is_absolute():
             faults.append(f"cgroup_root: auto, scope or an absolute path expected, not {self.cgroup_root!r}")
         if self.t_alloc_tuned and self.t_alloc < self.t_alloc_least:

@@ -22,6 +22,7 @@ from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
+from penstock.model.node_name import unprintable
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request
 
@@ -44,8 +45,8 @@ class Registration:
     def register(self, message: api.Register, now: float) -> None:
         """Register an agent, as the module's docstring describes.
 
-        Raises: RpcError: ``bad_request``: another protocol, an invalid number, or another node's job; nothing has
-        changed.
+        Raises: RpcError: ``bad_request``: another protocol, an invalid name or number, or another node's job;
+        nothing has changed.
         """
         self._check(message)
         new = message.node not in self._members.nodes
@@ -79,6 +80,8 @@ class Registration:
         if message.protocol != api.PROTOCOL:
             text = f"this master speaks protocol {api.PROTOCOL}, not {message.protocol}"
             raise bad_request(text, field="protocol", remedy="run the same release on the master and all agents")
+        if wrong := unprintable(message.node):
+            raise bad_request(wrong, field="node")
         capacity = message.capacity
         if not (math.isfinite(capacity.cores) and capacity.cores > 0):
             raise bad_request("expected more than 0 cores", field="capacity.cores")

@@ -64,3 +64,12 @@ def test_contradictory_settings() -> None:
         AgentConfig(http="", master="head", t_alloc_tuned=True, t_alloc=0.3).check()
     assert [fault.split(":")[0] for fault in caught.value.faults] == ["http", "master", "t_alloc_least"]
     AgentConfig().check()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\r", "a\x1b[31m", "\x7f", "a\u2028b"])
+def test_a_node_s_name_is_one_printable_line(name: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        AgentConfig(node=name).check()
+    [fault] = caught.value.faults
+    assert fault.startswith("node: ") and fault.isprintable()
+    AgentConfig(node="α host-1").check()

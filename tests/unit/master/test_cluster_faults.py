@@ -40,6 +40,8 @@ def test_a_message_at_fault_names_the_field_and_changes_nothing(message: e.Messa
     ("more", "field"),
     [
         ({"protocol": 2}, "protocol"),
+        ({"node": "a\nb"}, "node"),
+        ({"node": "a\x1b[31m"}, "node"),
         ({"capacity": Capacity(cores=0.0, memory_bytes=1)}, "capacity.cores"),
         ({"capacity": Capacity(cores=1.0, memory_bytes=0)}, "capacity"),
         ({"t_alloc": float("nan")}, "t_alloc"),
@@ -51,9 +53,11 @@ def test_a_registration_at_fault_names_the_field(more: dict[str, Any], field: st
     values: dict[str, Any] = {
         "protocol": 1, "node": "a", "version": "0", "capacity": Capacity(cores=1, memory_bytes=1), "load": load(),
     }  # fmt: skip
+    message = api.Register(**{**values, **more})
     with pytest.raises(RpcError) as caught:
-        cluster.handle(e.Received("a", api.Register(**{**values, **more})), 0.0)
+        cluster.handle(e.Received(message.node, message), 0.0)
     assert caught.value.body.field == field
+    assert str(caught.value).isprintable(), "one line"
     assert cluster.nodes == {}
 
 
