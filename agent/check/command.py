@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 from agent.check.facts import Fact, enforcement, libraries, paths, probe_tree
 from penstock.cli.arguments import Parser
+from penstock.cli.errors import note
+from penstock.cli.plain_text import printable
 from penstock.model.near_names import did_you_mean
 from penstock.paths import state_dir
 
@@ -30,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.need is not None:
         needed = [name.strip() for name in arguments.need.split(",")]
         if (complaint := _complaint(needed, facts | optional)) is not None:
-            print(f"penstock check: --need: {complaint}", file=sys.stderr)
+            note("check", f"--need: {complaint}")
             return 2
     # The directories where the agent and most work write, and libraries that a feature needs, are worth a line but no
     # reason to fail: --need and --path name the dependencies of a host.
@@ -44,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         width = max(len(name) for name in shown)
         for name, fact in shown.items():
             remedy = f"; remedy: {fact.remedy}" if fact.remedy else ""
-            print(f"{name:<{width}}  {'yes' if fact.ok else 'no ':<3}  {fact.why}{remedy}")
+            print(printable(f"{name:<{width}}  {'yes' if fact.ok else 'no ':<3}  {fact.why}{remedy}"))
     return 0 if all(shown[name].ok for name in (*needed, *asked)) else 1
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from agent.config import AgentConfig
 from agent.uninstall.plan import Host, Refused, removals
 from penstock.cli.arguments import Parser, key_value
+from penstock.cli.errors import note
+from penstock.cli.plain_text import printable
 from penstock.config import settings
 
 
@@ -20,12 +21,12 @@ def main(argv: list[str] | None = None) -> int:
         config = settings.load(AgentConfig, arguments.config, dict(arguments.set))
     except settings.SettingsError as error:
         for fault in error.faults:
-            print(f"penstock uninstall: {fault}", file=sys.stderr)
+            note("uninstall", fault)
         return 2
     try:
         left = _carry_out(config, arguments)
     except (Refused, OSError) as error:
-        print(f"penstock uninstall: {error}", file=sys.stderr)
+        note("uninstall", str(error))
         return 1
     return 1 if left else 0
 
@@ -36,7 +37,7 @@ def _carry_out(config: AgentConfig, arguments: argparse.Namespace) -> int:
 
     def say(line: str) -> None:
         if not arguments.json:
-            print(line, flush=True)
+            print(printable(line), flush=True)
 
     kill = arguments.kill or arguments.dry_run  # a list has the containers, too
     for removal in removals(config, kill=kill, purge=arguments.purge, host=Host()):
@@ -49,7 +50,7 @@ def _carry_out(config: AgentConfig, arguments: argparse.Namespace) -> int:
             removal.remove()
         except OSError as error:
             row |= {"removed": False, "why": error.strerror or str(error)}
-            print(f"penstock uninstall: {removal.what}: {row['why']}", file=sys.stderr)
+            note("uninstall", f"{removal.what}: {row['why']}")
         else:
             say(f"removed {removal.what}")
     if arguments.json:

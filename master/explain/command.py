@@ -9,6 +9,7 @@ from pathlib import Path
 from master.explain.recording import SnapshotError, read
 from master.explain.replay import explained, text
 from penstock.cli.arguments import Parser
+from penstock.cli.errors import note
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -20,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         recording = read(_bytes(options.snapshot), options.snapshot)
     except SnapshotError as error:
-        print(f"penstock place: {error}", file=sys.stderr)  # noqa: T201
+        note("place", str(error))
         return 2
     said = explained(recording)
     print(json.dumps(said, ensure_ascii=False, indent=1) if options.json else text(said))  # noqa: T201

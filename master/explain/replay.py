@@ -9,6 +9,7 @@ from master.explain.recording import Recording
 from master.ordering import Ranking
 from master.placement import why_not
 from master.placement.ursa import Account
+from penstock.cli.plain_text import printable
 from penstock.model.units import counted
 
 
@@ -99,4 +100,4 @@ def text(said: dict[str, Any]) -> str:
         left = counted(len(each["tasks"]), "task")
         lines.append(f"Left of stage {each['stage']} of {each['job']}: {left}; {each['waits']}")
     lines += [f"Not admitted: {job}" for job in said["not_admitted"]]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))

@@ -21,6 +21,8 @@ from master.reservations.rdl import Bundle, infeasible
 from master.reservations.requests_file import Requests, RequestsError, read
 from penstock import extras
 from penstock.cli.arguments import Parser
+from penstock.cli.errors import note
+from penstock.cli.plain_text import printable
 
 _EXAMPLE = """\
 a file:  {"capacity": "<400core,800GB>", "bundles": {"b": "<2GB,1core>"}, "step": "1s",
@@ -54,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         placed = _planned(requests, options)
         took_s = time.perf_counter() - began
     except RequestsError as error:
-        print(f"penstock plan: {error}", file=sys.stderr)  # noqa: T201
+        note("plan", str(error))
         return 2
     expressions = {each.name: each.expression for each in requests.requests}
     measures = measure(expressions, placed, requests.plan, requests.horizon)
@@ -129,7 +131,7 @@ def _text(requests: Requests, placed: Mapping[str, Placed | None], measures: Mea
         f"{measures.accepted} of {measures.requests} accepted ({measures.acceptance:.1%} of the work) in "
         f"{took_s * 1e3:.0f} ms; preemption {measures.preemption:.3f}, uniformity {measures.uniformity:.3f}"
     )
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _drawn(requests: Requests, placed: Mapping[str, Placed | None], path: Path) -> int:
@@ -141,9 +143,9 @@ def _drawn(requests: Requests, placed: Mapping[str, Placed | None], path: Path) 
         )
     except ModuleNotFoundError:
         remedy = f"install it with `{extras.install('simulate')}`"
-        print(f"penstock plan: --plot needs matplotlib; {remedy}", file=sys.stderr)  # noqa: T201
+        note("plan", f"--plot needs matplotlib; {remedy}")
         return 2
     except (OSError, ValueError) as error:
-        print(f"penstock plan: --plot: {path}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)  # noqa: T201
+        note("plan", f"--plot: {path}: {getattr(error, 'strerror', None) or error}")
         return 2
     return 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.exit_statuses import Status
+from penstock.cli.plain_text import printable
 from penstock.model.units import counted
 
 if TYPE_CHECKING:
@@ -144,14 +145,15 @@ def _show(argv: list[str]) -> None:
         }
         print(json.dumps(document))
         return
-    print(f"{authority.certificate}  until {_day(authority.until())}")
+    print(printable(f"{authority.certificate}  until {_day(authority.until())}"))
     for issued in found:
         left = issued.left_days(now)
         ends = f"{counted(round(left), 'day')} left" if left > 0 else "EXPIRED"
         role = "master" if issued.master else "node"
-        print(f"{issued.name:<24} {role:<7} until {_day(issued.until)}  {ends:<15} {' '.join(issued.names)}")
+        line = f"{issued.name:<24} {role:<7} until {_day(issued.until)}  {ends:<15} {' '.join(issued.names)}"
+        print(printable(line))
     for one in revoked:
-        print(f"{one.name or '?':<24} REVOKED since {_day(one.at)}  serial {one.serial:x}")
+        print(printable(f"{one.name or '?':<24} REVOKED since {_day(one.at)}  serial {one.serial:x}"))
 
 
 def _row(issued: Issued, now: dt.datetime) -> dict[str, object]:

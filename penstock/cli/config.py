@@ -15,6 +15,7 @@ import msgspec
 from penstock import extras
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.plain_text import printable
 from penstock.cli.session import asked, print_json
 from penstock.wire.errors import ErrorCode, RpcError
 
@@ -137,7 +138,8 @@ def _set(argv: list[str]) -> int:
         print_json({**msgspec.structs.asdict(answer), "persisted": options.persist})
         return 0
     for one in answer.changed:
-        print(f"{one.key}: {one.was} → {one.now}{_until(answer, one.stronger, persisted=options.persist)}")
+        until = _until(answer, one.stronger, persisted=options.persist)
+        print(printable(f"{one.key}: {one.was} → {one.now}{until}"))
     return 0
 
 

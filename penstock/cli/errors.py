@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from penstock.cli.exit_statuses import Status
+from penstock.cli.plain_text import printable
 
 
 class CommandError(Exception):
@@ -17,8 +18,11 @@ class CommandError(Exception):
 
 
 def note(command: str, text: str) -> None:
-    """Tell the user something beside the command's output."""
-    print(f"penstock {command}: {text}", file=sys.stderr, flush=True)
+    """Print one line beside the command's output, without the control characters of names in it; ``command`` "": of
+    none.
+    """
+    line = f"penstock {command}: {text}" if command else f"penstock: {text}"
+    print(printable(" ".join(line.split())), file=sys.stderr, flush=True)
 
 
 def usage_error(message: str) -> CommandError:

@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 
 from penstock import __version__
-from penstock.cli.errors import CommandError
+from penstock.cli.errors import CommandError, note
 from penstock.cli.exit_statuses import Status, output_lost
 
 TYPE_CHECKING = False  # as typing's, which is imported after command() has put off the collections of garbage
@@ -135,20 +135,19 @@ def main(argv: list[str] | None = None) -> int:
         status = find(name)(arguments[1:])
         _flush()
     except CommandError as error:
-        prefix = f"penstock {name}" if error.of_command else "penstock"
-        print(f"{prefix}: {error}", file=sys.stderr)
+        note(name if error.of_command else "", str(error))
         return error.status
     except ModuleNotFoundError as error:
         if name not in _EXTRAS:
             raise
-        print(f"penstock {name}: {_not_installed(name, str(error))}", file=sys.stderr)
+        note(name, _not_installed(name, str(error)))
         return Status.FAILED
     except BrokenPipeError:
         return output_lost()
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        print(f"penstock {name}: what it prints cannot be written: {error.strerror}", file=sys.stderr)
+        note(name, f"what it prints cannot be written: {error.strerror}")
         return output_lost()
     except KeyboardInterrupt:
         return Status.INTERRUPTED

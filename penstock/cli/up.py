@@ -18,6 +18,7 @@ from typing import Any
 from penstock import extras, paths, systemd_scope
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, note, usage_error
+from penstock.cli.plain_text import printable
 from penstock.cli.session import converse
 from penstock.cli.up_directory import own_directory
 from penstock.client import AgentClient, AgentUnavailable
@@ -182,15 +183,15 @@ async def _show_log(name: str, descriptor: int) -> None:
 
 
 def _pretty(name: str, line: str) -> str:
-    """Format a JSON log record for people; return any other line unchanged."""
+    """Format a JSON log record for people; any other line has the daemon's name before it."""
     try:
         record = json.loads(line)
         at, level, event = record.pop("timestamp")[11:19], record.pop("level"), record.pop("event")
     except (ValueError, KeyError, TypeError, AttributeError):
-        return f"{name:<6} | {line}"
-    trace = record.pop("exception", "")
+        return f"{name:<6} | {printable(line.expandtabs())}"
+    trace = str(record.pop("exception", "")).expandtabs().splitlines()
     rest = " ".join(f"{key}={value}" for key, value in record.items())
-    return f"{name:<6} | {at} {level:<8} {event}  {rest}".rstrip() + (f"\n{trace}" if trace else "")
+    return "\n".join(map(printable, [f"{name:<6} | {at} {level:<8} {event}  {rest}".rstrip(), *trace]))
 
 
 class _Up:
@@ -267,7 +268,7 @@ class _Up:
         if self._port_file is not None:
             self._written = json.dumps(addresses).encode()
             replace_file(self._port_file, self._written, 0o666)
-        print(f"agent socket   {addresses['socket']}")
+        print(printable(f"agent socket   {addresses['socket']}"))
         for name, http in self._http.items():
             where = f"{name} status"
             if address := addresses[f"{name}_http"]:

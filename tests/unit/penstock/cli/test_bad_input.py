@@ -263,3 +263,20 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert "usage" in capsys.readouterr().out.lower()
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"penstock {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["submit"],
+        ["plan"],
+        ["place"],
+        ["uninstall", "--config"],
+        ["agent", "--config"],
+        ["master", "--config"],
+        ["up", "--port-file"],
+    ],
+)
+def test_no_name_in_an_error_controls_the_terminal(fails: Fails, tmp_path: Path, argv: list[str]) -> None:
+    line = fails(2, *argv, tmp_path / "absent\x1b[2J\n" / "a\x1b[2J\x9bb")
+    assert line.isprintable() and line.startswith(f"penstock {argv[0]}: ")

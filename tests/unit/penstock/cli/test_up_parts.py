@@ -99,6 +99,11 @@ def test_only_cgroup_v2_controllers_are_delegated(
             '{"event": "e", "level": "error", "timestamp": "2026-01-02T03:04:05Z", "exception": "Traceback\\nX"}',
             "agent  | 03:04:05 error    e\nTraceback\nX",
         ),
+        (
+            '{"event": "e", "level": "info", "timestamp": "2026-01-02T03:04:05Z", "job": "a\\u001b[2J\\nb"}',
+            "agent  | 03:04:05 info     e  job=a�[2J�b",
+        ),
+        ("a\tb\x1b[2J", "agent  | a       b�[2J"),
         ("plain words", "agent  | plain words"),
         ("[1, 2]", "agent  | [1, 2]"),
         ('{"event": "no level"}', 'agent  | {"event": "no level"}'),
