@@ -16,8 +16,9 @@
     memory = "256M"
 
 Paths are relative to the file's directory, which is also the commands' working directory (``cwd``). A task's work is
-the total size of its ``inputs`` (or ``input_bytes``). The job's ``memory``, by which the master admits it, defaults to
-the largest total memory of tasks at the same depth of the graph, but at most this host's memory.
+the total size of its ``inputs`` (or ``input_bytes``); a directory counts as all files in it, without those behind
+links. The job's ``memory``, by which the master admits it, defaults to the largest total memory of tasks at the same
+depth of the graph, but at most this host's memory.
 
 A task's ``opportunistic`` allows it to run on slack, where it may be preempted: ``false`` (the default), ``true`` (if
 it finds no regular resources), ``"only"`` (on slack only, so that it never displaces other work). The job's
@@ -37,6 +38,9 @@ under which it is learnt), ``input_bytes`` (of the whole run), ``run`` (jobs wit
 ``cpu`` and ``memory`` are its reservation.
 """
 
+import contextlib
+import os
+import stat
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -171,12 +175,36 @@ def _input_bytes(directory: Path, task: TaskTable, where: str) -> int:
     total = 0
     for name in task.inputs:
         try:
-            total += (directory / name).stat().st_size
-        except OSError as error:
+            total += _size_bytes(directory / name)
+        except FileNotFoundError as error:
             reason = "give input_bytes if an earlier task creates it" if task.after else "inputs must exist"
             raise usage_error(f"{where}inputs: {name!r}: {error.strerror}; {reason}") from None
+        except OSError as error:
+            within = f"{error.filename!r} in it: " if error.filename != str(directory / name) else ""
+            raise usage_error(f"{where}inputs: {name!r}: {within}{error.strerror}; give input_bytes instead") from None
         except ValueError:  # of stat(), for a null character
             raise usage_error(f"{where}inputs: {name!r}: no file's name has a null character; remove it") from None
+    return total
+
+
+def _size_bytes(path: Path) -> int:
+    """Return the size of a file, or of all files in a directory, without those that links in it lead to.
+
+    Raises:
+        OSError: the file or directory, or a directory in it, cannot be read.
+    """
+    status = path.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        return status.st_size
+    total, unread = 0, [str(path)]
+    while unread:
+        with os.scandir(unread.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    unread.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                        total += entry.stat(follow_symlinks=False).st_size
     return total
 
 

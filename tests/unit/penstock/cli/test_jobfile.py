@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -70,6 +73,39 @@ def test_inputs_become_work_of_the_task_s_kind(job: Work, tmp_path: Path) -> Non
     assert read.command.cwd == str(tmp_path)
     assert job.requests["left"].usage == KindAmounts(cpu=1024.0)
     assert job.requests["right"].usage == KindAmounts(), "of unknown size"
+
+
+def test_a_directory_counts_as_the_files_in_it(tmp_path: Path) -> None:
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    (tmp_path / "data" / "a").write_bytes(b"x" * 300)
+    (tmp_path / "data" / "deep" / "b").write_bytes(b"x" * 20)
+    (tmp_path / "big").write_bytes(b"x" * 5000)
+    (tmp_path / "data" / "link").symlink_to(tmp_path / "big")
+    (tmp_path / "data" / "deep" / "up").symlink_to(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    file = tmp_path / "job.toml"
+    for inputs, size_bytes in ((["data"], 320.0), (["link"], 320.0), (["data", "big"], 5320.0)):
+        file.write_text(f'name = "j"\n[[task]]\nname = "t"\ncommand = "x"\ninputs = {inputs}\n')
+        assert of_file(file).requests["t"].usage == KindAmounts(cpu=size_bytes)
+
+
+def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    read = os.scandir
+
+    def refuse(path: str) -> Any:
+        if path.endswith("deep"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return read(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    (tmp_path / "job.toml").write_text('name = "j"\n[[task]]\nname = "t"\ncommand = "x"\ninputs = ["data"]\n')
+    with pytest.raises(CommandError) as caught:
+        of_file(tmp_path / "job.toml")
+    deep = str(tmp_path / "data" / "deep")
+    assert str(caught.value).endswith(
+        f"task 't': inputs: 'data': {deep!r} in it: Permission denied; give input_bytes instead"
+    )
 
 
 def test_limits_promises_and_environment(job: Work) -> None:
