@@ -14,7 +14,7 @@ from master.prediction.application import ForecastSettings
 from master.reservations.rdl import RdlError
 from master.reservations.reservation_manager import ManagerSettings, named_bundles
 from penstock import paths
-from penstock.config.settings import LIVE, SettingsError
+from penstock.config.settings import LIVE, SettingsError, entry
 from penstock.security import doors
 from penstock.security.doors import Doors, HttpAddress
 
@@ -254,7 +254,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         try:
             bundles = named_bundles(self.bundles)
         except RdlError as error:
-            raise SettingsError(f"bundles: {error}") from None
+            raise SettingsError(f"bundles.{error}") from None  # it begins with the bundle's name
         return ManagerSettings(
             step_s=self.reservation_step_s,
             horizon_s=self.reservation_horizon_s,
@@ -307,10 +307,12 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
                 f"drained_timeout_s: {self.drained_timeout_s:g} is below node_timeout_s ({self.node_timeout_s:g})"
             )
         faults += [
-            f"weights: {path}: {weight:g} is not above 0" for path, weight in self.weights.items() if not weight > 0
+            f"{entry('weights', path)}: {weight:g} is not above 0"
+            for path, weight in self.weights.items()
+            if not weight > 0
         ]
         faults += [
-            f"tenants: {user}: {tenant!r} has an empty part; name a tenant, or a path such as research/{user}"
+            f"{entry('tenants', user)}: {tenant!r} has an empty part; name a tenant, or a path such as research/{user}"
             for user, tenant in self.tenants.items()
             if not all(tenant.split("/"))
         ]

@@ -9,6 +9,7 @@ environment, ``--set``.
 from __future__ import annotations
 
 import functools
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -188,19 +189,48 @@ def scalar(text: str) -> Any:
 # ---------------------------------------------------------------- values
 
 
+def entry(key: str, name: str) -> str:
+    """Return the full name of a table's entry as TOML writes it: ``tenants.eve``, ``weights."research/eve"``."""
+    return f"{key}.{name if re.fullmatch('[A-Za-z0-9_-]+', name) else json.dumps(name, ensure_ascii=False)}"
+
+
 def _converted(of: type[msgspec.Struct], key: str, value: Any) -> Any:
     declared = declared_keys(of)
     if key not in declared:
         raise SettingsError(f"unknown key {key!r}; {_nearest(key, declared)}")
+    kind = declared[key].type
     try:
         amount = _quantity(key, value)
-        if not is_within_limit(amount):
-            raise SettingsError(f"{key}: a finite number below 2^63 expected")
-        return msgspec.convert(amount, declared[key].type)
     except QuantityError as error:
         raise SettingsError(f"{key}: {error}") from None
+    if isinstance(amount, dict):
+        _check_fit(key, {}, kind)  # whether a table is expected at all
+        faults = [fault for name, each in amount.items() for fault in _entry_faults(key, name, each, kind)]
+        if faults:
+            raise SettingsError(*faults)
+    return _check_fit(key, amount, kind)
+
+
+def _entry_faults(key: str, name: str, value: Any, kind: Any) -> tuple[str, ...]:
+    """Return the faults of one entry of a table, which the decoder of the whole does not name."""
+    try:
+        _check_fit(entry(key, name), {name: value}, kind)
+    except SettingsError as error:
+        return error.faults
+    return ()
+
+
+def _check_fit(where: str, value: Any, kind: Any) -> Any:
+    """Return the value as the declared type; ``where`` names the key, or the only entry of a table.
+
+    Raises: SettingsError: it does not fit.
+    """
+    if not is_within_limit(value):
+        raise SettingsError(f"{where}: a finite number below 2^63 expected")
+    try:
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        fault, known = told(error, declared[key].type, key=key), choices(declared[key].type)
+        fault, known = told(error, kind, key=where).replace(f"{where}[...]", where, 1), choices(kind)
         if known and "; one of " not in fault:
             fault += f"; one of {', '.join(known)}"
         raise SettingsError(fault) from None
@@ -222,5 +252,5 @@ def _quantity(key: str, value: Any) -> Any:
 
 def _placed(fault: str, origins: Mapping[str, Origin]) -> str:
     """Return a fault of :func:`read`'s ``check``, which begins with its key, preceded by the key's place."""
-    origin = origins.get(fault.partition(":")[0])
+    origin = origins.get(re.split("[.:]", fault, maxsplit=1)[0])
     return f"{origin.where}: {fault}" if origin is not None else fault

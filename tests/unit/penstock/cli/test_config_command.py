@@ -73,7 +73,7 @@ def test_check_is_silent_where_nothing_is_wrong(tmp_path: Path, capsys: pytest.C
                 "3: memory_bytes: a finite number below 2^63",
             ],
         ),
-        ("master", "weights = { a = inf }", ["1: weights: a finite number below 2^63 expected"]),
+        ("master", "weights = { a = inf }", ["1: weights.a: a finite number below 2^63 expected"]),
         ("agent", "t_alloc_tuned = true\nt_alloc_least = 0.95", ["2: t_alloc_least: 0.95 is above t_alloc (0.9)"]),
         ("master", 'ept_s = "10ms"\nlisten = "x"', ["2: listen: 'x' is neither", "1: ept_s: 0.01 is below interval_s"]),
         (
@@ -81,7 +81,7 @@ def test_check_is_silent_where_nothing_is_wrong(tmp_path: Path, capsys: pytest.C
             'las_mq_queues = 2\nlas_mq_weights = [1.0]\nlisten = "/run/m.sock"',
             ["2: las_mq_weights: 1 are given for 2 queues"],
         ),
-        ("master", 'listen = "/run/m.sock"\n[bundles]\nbig = "lots"', ["2: bundles: big: "]),
+        ("master", 'listen = "/run/m.sock"\n[bundles]\nbig = "lots"', ["2: bundles.big: "]),
     ],
 )
 def test_check_reports_every_fault_with_its_line(

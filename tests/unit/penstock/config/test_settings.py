@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
-from penstock.config.settings import LIVE, Origin, SettingsError, Sources, host_port, live_keys, load, read
+from penstock.config.settings import LIVE, Origin, SettingsError, Sources, entry, host_port, live_keys, load, read
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -129,14 +129,15 @@ def test_for_a_variable_that_names_no_key_the_nearest_is_suggested() -> None:
 
 
 def test_all_faults_of_a_file_are_reported_each_with_its_line(path: Path) -> None:
-    path.write_text('share = 7\n\n"plain" = "x"\nnothing = 1\n[weights]\na = "heavy"\n')
+    path.write_text('share = 7\n\n"plain" = "x"\nnothing = 1\n[weights]\na = "heavy"\nb = 1\n"c d" = nan\n')
     with pytest.raises(SettingsError) as caught:
         read(Live, _sources(path))
     assert caught.value.faults == (
         f"{path}:1: share: a number of at most 1 expected",
         f"{path}:3: plain: a whole number expected, and text found",
         f"{path}:4: unknown key 'nothing'; known keys: path, plain, share, weights",
-        f"{path}:5: weights[...]: a number expected, and text found",
+        f"{path}:5: weights.a: a number expected, and text found",
+        f'{path}:5: weights."c d": a finite number below 2^63 expected',
     )
 
 
@@ -149,6 +150,21 @@ def test_a_contradiction_of_keys_is_placed_where_the_key_was_written(path: Path)
     with pytest.raises(SettingsError) as caught:
         read(Table, _sources(path), check)
     assert caught.value.faults == (f"{path}:2: node: not with these cores", "cores: too few")
+
+
+def test_an_entry_of_a_table_is_placed_where_the_table_was_written(path: Path) -> None:
+    path.write_text('share = 0.5\n\n[weights]\n"a:b" = 0\n')
+
+    def check(table: Live) -> None:
+        raise SettingsError(*(f"{entry('weights', name)}: too light" for name in table.weights))
+
+    with pytest.raises(SettingsError, match=f'^{path}:3: weights."a:b": too light$'):
+        read(Live, _sources(path), check)
+
+
+def test_a_table_where_none_is_expected_is_one_fault(path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"^--set: plain: a whole number expected, and a table found$"):
+        load(Live, None, {"plain": "{a = 1, b = 2}"})
 
 
 def test_live_keys_are_those_that_are_marked() -> None:
