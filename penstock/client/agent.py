@@ -11,6 +11,7 @@ from typing import Any, Self
 import msgspec
 
 from penstock import paths
+from penstock.client import arguments
 from penstock.client.container import Container
 from penstock.client.errors import LOST_WHILE_ADOPTING, LOST_WHILE_STARTING, AgentUnavailable
 from penstock.client.job import Job
@@ -58,8 +59,9 @@ class AgentClient(Requests):
 
         Raises:
             AgentUnavailable: there is no usable agent; the message is one line with the cause and the remedy.
+            TypeError, ValueError: ``reconnect_s`` is not a number of seconds.
         """
-        self = cls(socket or paths.agent_socket(), client, reconnect_s)
+        self = cls(socket or paths.agent_socket(), client, arguments.duration_s("reconnect_s", reconnect_s))
         self.welcome = await self._link.start()
         return self
 
@@ -91,11 +93,12 @@ class AgentClient(Requests):
 
         Raises:
             RpcError: the agent refused the job.
+            TypeError, ValueError: ``memory_bytes`` or ``priority`` is not such a number.
         """
         asked = api.RegisterJob(
             name=name,
-            memory_bytes=memory_bytes,
-            priority=priority,
+            memory_bytes=arguments.size_bytes("memory_bytes", memory_bytes),
+            priority=arguments.priority(priority),
             job=job,
             opportunistic=opportunistic,
             reservation=reservation,

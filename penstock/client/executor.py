@@ -13,6 +13,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
+from penstock.client.arguments import size_bytes, whole
 from penstock.client.gate import Gate, Slot
 from penstock.model.resources import KINDS, ResourceKind, kind_of
 
@@ -132,7 +133,10 @@ class MonotaskExecutor(Executor):
 
         Raises:
             ValueError: unknown kind of resource, or ``max_workers`` is not positive.
+            TypeError: ``max_workers`` is not a whole number.
         """
+        if max_workers is not None:
+            max_workers = whole("max_workers", max_workers, 1, "write the number of threads, or None")
         self._gate = gate
         self._kind = kind_of(kind)
         self._stage = stage
@@ -160,7 +164,7 @@ class MonotaskExecutor(Executor):
         """Submit a call with its resource kind and input size (bytes), by which the agent orders monotasks.
 
         Raises:
-            ValueError: unknown kind of resource, or a negative size.
+            ValueError: unknown kind of resource, or a negative size; TypeError: the size is no number.
             RuntimeError: the executor was shut down, or the gate closed.
         """
         return self._submit(kind_of(kind), input_bytes, partial(fn, *args, **kwargs))
@@ -176,8 +180,8 @@ class MonotaskExecutor(Executor):
         self._pool.shutdown(wait=wait)
 
     def _submit(self, kind: ResourceKind, input_bytes: int, call: Callable[[], T]) -> Future[T]:
-        if input_bytes < 0:
-            raise ValueError(f"input_bytes must not be negative: {input_bytes}")
+        if type(input_bytes) is not int or input_bytes < 0:
+            input_bytes = size_bytes("input_bytes", input_bytes)
         work = _Work(kind, input_bytes, call)
         with self._lock:
             if self._shut:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from penstock.client import arguments
 from penstock.client.gate_engine import Engine
 from penstock.client.gate_link import GateArguments, warn_always
 from penstock.client.gate_slot import KeptSlot
@@ -193,14 +194,14 @@ class Gate:
         (docs/ranks.md); where that fails, ``warn`` is called once and work continues.
 
         Raises:
-            ValueError: ``patience_s`` or ``memory_bytes`` is negative.
+            TypeError, ValueError: a number is of another type, negative, or too large; the message names the argument.
         """
-        if patience_s < 0 or memory_bytes < 0:
-            raise ValueError("patience_s and memory_bytes must not be negative")
         self.name = _name(name) or "python"
         self._arguments = GateArguments(
-            self.name, socket, job, priority, memory_bytes, patience_s, warn or warn_always, rank, process
-        )
+            self.name, socket, job, arguments.priority(priority), arguments.size_bytes("memory_bytes", memory_bytes),
+            arguments.duration_s("patience_s", patience_s), warn or warn_always, rank,
+            arguments.whole("process", process, 0, "write its id, or 0 for this one"),
+        )  # fmt: skip
         self._loop = loop
         self._lock = threading.Lock()
         self._engine: Engine | None = None
@@ -226,7 +227,7 @@ class Gate:
 
     def wait_connected(self, timeout_s: float) -> bool:
         """Wait up to ``timeout_s`` for the agent, or until it refuses ``job``; return whether it is connected."""
-        return self._running().wait_connected(timeout_s)
+        return self._running().wait_connected(arguments.timeout_s(timeout_s))
 
     def acquire(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "", task: str = "") -> Slot:
         """Queue a monotask and block until it is granted, or until the patience with an absent agent runs out.
@@ -234,7 +235,7 @@ class Gate:
         ``stage`` and ``task`` are as in ``penstock.model.MonotaskSpec``, cut to 128 characters.
 
         Raises:
-            ValueError: unknown kind of resource, or a negative size.
+            ValueError: unknown kind of resource, or a negative size; TypeError: the size is no number.
             RpcError: the agent refused the monotask.
             RuntimeError: the gate is closed, or the caller is the gate's own thread.
         """
@@ -250,7 +251,7 @@ class Gate:
         """As :meth:`acquire`, in any event loop; cancelling the wait withdraws the monotask.
 
         Raises:
-            ValueError: unknown kind of resource, or a negative size.
+            ValueError: unknown kind of resource, or a negative size; TypeError: the size is no number.
             RpcError: the agent refused the monotask.
             RuntimeError: the gate is closed.
         """
@@ -284,7 +285,7 @@ class Gate:
         is set was refused.
 
         Raises:
-            ValueError: unknown kind of resource, or a negative size.
+            ValueError: unknown kind of resource, or a negative size; TypeError: the size is no number.
             RuntimeError: the gate is closed.
         """
         slot = self._slot(kind, input_bytes, stage, task)
@@ -313,7 +314,7 @@ class Gate:
 
     def wait_closed(self, timeout_s: float) -> bool:
         """Wait for the connection's end after :meth:`close`; return whether it ended. Not from the gate's thread."""
-        return self._engine is None or self._engine.finished.wait(timeout_s)
+        return self._engine is None or self._engine.finished.wait(arguments.timeout_s(timeout_s))
 
     def close(self, *, done: bool | None = None, merged_into: str = "") -> None:
         """Give all slots back and end the thread. Pending and later requests fail with ``RuntimeError``.
@@ -358,12 +359,12 @@ class Gate:
 
     def _slot(self, kind: ResourceKind | str, input_bytes: int, stage: str, task: str) -> Slot:
         known = _KINDS.get(kind) or kind_of(kind)
-        if input_bytes < 0:
-            raise ValueError(f"input_bytes must not be negative: {input_bytes}")
+        if type(input_bytes) is not int or input_bytes < 0:
+            input_bytes = arguments.size_bytes("input_bytes", input_bytes)
         if self._closed:
             raise RuntimeError(f"the gate {self.name!r} is closed")
         engine = self._engine or self._running()
-        size = min(int(input_bytes), _MOST_BYTES)
+        size = min(input_bytes, _MOST_BYTES)
         return Slot(engine, self, known, size, stage and _name(stage), task and _name(task))
 
 

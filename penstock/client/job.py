@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from penstock.client.arguments import size_bytes
 from penstock.client.errors import JobCancelled, NotPlaced
 from penstock.client.job_session import JobSession, NothingWanted
 from penstock.client.link import Link, ask_over
@@ -70,11 +71,12 @@ class Job(JobSession):
 
         Raises:
             ValueError: unknown kind of resource, or an invalid size.
+            TypeError: the size is no number.
             RuntimeError: the job is over.
         """
         self._check()
-        if not 0 <= input_bytes < 1 << 63:
-            raise ValueError(f"input_bytes must be from 0 to 2⁶³ − 1: {input_bytes}")
+        if type(input_bytes) is not int or not 0 <= input_bytes < 1 << 63:
+            input_bytes = size_bytes("input_bytes", input_bytes)
         if not isinstance(kind, ResourceKind):
             kind = kind_of(kind)
         one = Monotask(self, self._loop.create_future(), kind, input_bytes, stage, task)

@@ -239,11 +239,13 @@ class RpcConnection:
     def _pack(self, frame: tuple[object, ...]) -> bytes:
         try:
             packed = _ENCODER.encode(frame)
-        except (UnicodeEncodeError, OverflowError) as error:
+        except (UnicodeEncodeError, OverflowError, TypeError) as error:
             if frame[0] == RESPONSE:
                 raise  # no fault of the caller, who is told of an internal error
             if isinstance(error, UnicodeEncodeError):
                 raise bad_request(f"{shown(error.object)} is not UTF-8, as text in messages must be") from None
+            if isinstance(error, TypeError):
+                raise bad_request(f"{error}; convert it to a plain number or text first") from None
             raise bad_request("a number exceeds the 64 bits that it has in messages; write a smaller one") from None
         if len(packed) > self._max_frame_bytes:
             over = f"a message of {len(packed)} bytes exceeds the frame limit of {self._max_frame_bytes}"

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -216,7 +215,7 @@ def test_waiting_and_later_callers_get_the_name_of_the_user_who_cancelled_the_jo
 
 @pytest.mark.parametrize(("kind", "size"), [("gpu", 1), ("cpu", -1)])
 def test_nonsense_is_refused_at_once(gate: Gate, kind: str, size: int) -> None:
-    with pytest.raises(ValueError, match=r"kind|negative"):
+    with pytest.raises(ValueError, match=r"kind|input_bytes: .* not from 0 to"):
         gate.acquire(kind, size)
 
 
@@ -242,12 +241,6 @@ def test_the_job_is_as_described_and_another_gate_may_join_it(agent: AgentThread
 def test_an_unknown_job_to_join(make: Make, agent: AgentThread, warned: list[str]) -> None:
     assert not make(job="job-77", patience_s=0.1).acquire("cpu", 1).gated
     assert "job-77" in warned[0]
-
-
-@pytest.mark.parametrize("options", [{"patience_s": -1.0}, {"memory_bytes": -1}])
-def test_nonsense_options(make: Make, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="negative"):
-        make(**options)
 
 
 def test_without_its_slot_another_can_run(gate: Gate) -> None:
