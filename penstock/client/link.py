@@ -74,12 +74,12 @@ class Link:
         self._fail(AgentUnavailable("this client was closed"))
         if self._reconnecting is not None:
             self._reconnecting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reconnecting
+            await asyncio.wait([self._reconnecting])  # to await the task itself would hide that the caller is cancelled
         if self._peer is not None:
             self._peer.close()
             with contextlib.suppress(TimeoutError):  # an agent that does not read must not block us
-                await asyncio.wait_for(self._gone.wait(), 1.0)
+                async with asyncio.timeout(1.0):  # wait_for() loses a cancellation (Python 3.11)
+                    await self._gone.wait()
 
     def peer(self) -> RpcPeer | None:
         """Return the connection if it is open to calls now."""

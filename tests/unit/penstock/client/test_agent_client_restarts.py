@@ -287,3 +287,17 @@ async def test_a_job_that_was_cancelled_while_the_agent_was_away_is_not_register
     with pytest.raises(RpcError, match="cancelled by ann"):
         await waiting.granted
     assert len(fake.called("register_job")) == 2, "once to begin with, and once to join it again"
+
+
+async def test_a_client_that_is_closed_while_it_reconnects_can_be_cancelled(fake: FakeAgent) -> None:
+    client = await AgentClient.connect(fake.socket, "test", reconnect_s=600.0)
+    lost = asyncio.Event()
+    client.on_link = lambda linked: lost.set()
+    await fake.stop()
+    await asyncio.wait_for(lost.wait(), 10)
+    closing = asyncio.create_task(client.close())
+    await asyncio.sleep(0)  # it waits for the end of the attempts to reconnect
+    assert closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await client.close()
