@@ -181,7 +181,7 @@ class JobLifecycle:
         past = self._past.get(message.job)
         by = job.cancelled_by if job is not None else past.cancelled_by if past is not None else ""
         if by:
-            raise refused(f"job {message.job!r} was cancelled by {by}", field="job")
+            raise refused(f"job {message.job!r} was cancelled by {by}", field="job", cancelled_by=by)
         if job is None and now < self._dues.gathers_until:
             raise unavailable("the master has just started, and not every node has registered yet", remedy="try again")
         # its own origin does not know it any more: it is over

@@ -261,7 +261,7 @@ class Job(JobSession):
                 answer = await ask_over(peer, m.REGISTER_JOB, self.registration())
             except RpcError as error:
                 answer = await ask_over(peer, m.REGISTER_JOB, self.registration_after(error))
-        except RpcError as error:
+        except (RpcError, JobCancelled) as error:
             self.close(error)
             return
         self.registered(answer)

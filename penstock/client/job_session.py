@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from penstock.client.errors import JobCancelled
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import Opportunistic, TaskRequest
 from penstock.wire.agent_api import (
@@ -213,8 +214,11 @@ class JobSession:
         """Return the request that follows on a refused one: a restarted agent may not know the job.
 
         Raises:
-            RpcError: ``error``, if it is final: the job was refused at first, or was cancelled meanwhile.
+            JobCancelled: the job was cancelled meanwhile.
+            RpcError: ``error``, if it is final: the job was refused.
         """
+        if self.id and error.body.cancelled_by:
+            raise JobCancelled(self.name, error.body.cancelled_by)
         if not self.id or error.code is ErrorCode.REFUSED:
             raise error
         return msgspec.structs.replace(self._asked, job="")

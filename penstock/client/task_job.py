@@ -125,7 +125,11 @@ class TaskJob(JobSession):
     def relink(self) -> None:
         """Called by the session: join the job at a restarted agent; register it anew if it is unknown there."""
         if self.id and not self.over:
-            self._register(self._session.call_once)
+            try:
+                self._register(self._session.call_once)
+            except JobCancelled as error:
+                self._finish(error)
+                return
             if (unwanted := self.cancellations_to_repeat()) is not None:
                 self._session.notify(m.CANCEL_TASKS, unwanted)
             self._repeat_requests()

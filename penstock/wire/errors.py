@@ -19,7 +19,8 @@ class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """The error element of a response: a map. ``field`` names the invalid parameter, ``remedy`` the user's next step.
 
     ``exit_status`` is a shell's exit status for a command that could not be run: 127 if there is no such command, 126
-    if it cannot be executed; 0 for all other errors.
+    if it cannot be executed; 0 for all other errors. ``cancelled_by`` is the user who cancelled the job that is to be
+    joined.
     """
 
     METHOD: ClassVar[str] = "error"  # the notification of an error that answers no request
@@ -28,16 +29,24 @@ class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
     field: str = ""
     remedy: str = ""
     exit_status: int = 0
+    cancelled_by: str = ""
 
 
 class RpcError(Exception):
     """An error that is sent to, or was received from, the other side."""
 
     def __init__(
-        self, code: ErrorCode, message: str, *, field: str = "", remedy: str = "", exit_status: int = 0
+        self,
+        code: ErrorCode,
+        message: str,
+        *,
+        field: str = "",
+        remedy: str = "",
+        exit_status: int = 0,
+        cancelled_by: str = "",
     ) -> None:
         super().__init__(message)
-        self.body = ErrorBody(code, message, field, remedy, exit_status)
+        self.body = ErrorBody(code, message, field, remedy, exit_status, cancelled_by)
 
     @classmethod
     def of(cls, body: ErrorBody) -> "RpcError":
@@ -63,9 +72,9 @@ def bad_request(message: str, *, field: str = "", remedy: str = "") -> RpcError:
     return RpcError(ErrorCode.BAD_REQUEST, message, field=field, remedy=remedy)
 
 
-def refused(message: str, *, field: str = "", remedy: str = "") -> RpcError:
+def refused(message: str, *, field: str = "", remedy: str = "", cancelled_by: str = "") -> RpcError:
     """Return the refusal of a valid request."""
-    return RpcError(ErrorCode.REFUSED, message, field=field, remedy=remedy)
+    return RpcError(ErrorCode.REFUSED, message, field=field, remedy=remedy, cancelled_by=cancelled_by)
 
 
 def unavailable(message: str, *, remedy: str = "", exit_status: int = 0) -> RpcError:

@@ -70,7 +70,7 @@ def test_messages_of_its_origin_meanwhile_start_nothing() -> None:
     try:
         made.serve(e.Received("b", with_refusal))
     except RpcError as error:
-        assert "was cancelled by ann" in str(error)
+        assert "was cancelled by ann" in str(error) and error.body.cancelled_by == "ann"
     else:
         raise AssertionError("b could join a job that was cancelled")
 

@@ -213,6 +213,22 @@ def test_waiting_and_later_callers_get_the_name_of_the_user_who_cancelled_the_jo
     first.release()
 
 
+def test_a_job_that_was_cancelled_while_the_gate_rejoins_is_not_registered_anew(agent: AgentThread, gate: Gate) -> None:
+    first = gate.acquire("cpu", 1)
+    waiting = in_thread(lambda: gate.acquire("cpu", 2))
+    agent.until(lambda fake: len(fake.queued) == 1)
+    job = gate.job
+    agent.stop()
+    agent.agent.refuse["register_job"] = refused("was cancelled by ann", field="job", cancelled_by="ann")
+    agent.start()
+    for asks in (waiting, lambda: gate.acquire("cpu", 3)):
+        with pytest.raises(JobCancelled, match="job 'test' was cancelled by ann"):
+            asks()
+    assert gate.wait_closed(TIMEOUT_S) and not gate.connected
+    assert [asked.job for asked in agent.agent.called("register_job")][-1] == job
+    first.release()
+
+
 @pytest.mark.parametrize(("kind", "size"), [("gpu", 1), ("cpu", -1)])
 def test_nonsense_is_refused_at_once(gate: Gate, kind: str, size: int) -> None:
     with pytest.raises(ValueError, match=r"kind|input_bytes: .* not from 0 to"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.client.errors import JobCancelled
 from penstock.client.session import Session
 from penstock.client.task_job import TaskJob
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
@@ -54,6 +55,18 @@ def test_a_command_being_killed_is_cancelled_again_at_the_next_agent(agent: Agen
         [ended] = [one for one in news if isinstance(one, TaskEnded)]
         assert (ended.task, ended.ended.by) == ("t", EndedBy.CANCELLED)
         assert agent.do(lambda fake: fake.called("place")) == []
+
+
+def test_a_job_that_was_cancelled_while_the_agent_was_away_is_over(agent: AgentThread) -> None:
+    with Session.connect(agent.socket, "test", patience_s=60) as session:
+        job = TaskJob(session, RegisterJob(name="j"), lambda linked: None)
+        assert isinstance(job.next(60), Started)
+        agent.stop()
+        agent.agent.refuse["register_job"] = refused("was cancelled by ann", field="job", cancelled_by="ann")
+        agent.start()
+        with pytest.raises(JobCancelled, match="job 'j' was cancelled by ann"):
+            job.next(60)
+        assert job.over
 
 
 def test_a_task_whose_cancellation_was_refused_is_asked_for_again(agent: AgentThread) -> None:
