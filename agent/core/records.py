@@ -297,7 +297,8 @@ class Job:
     waits_for_ever: bool = False  # the cluster has no nodes large enough for it
     stages: list[StageProgress] = field(default_factory=list)  # from its framework's last report
     orphan_since: float | None = None  # without connections since then (after a restart of the agent)
-    # Restored after a restart, so not all its tasks are known: frameworks do not announce placed tasks of theirs again.
+    # Restored after a restart, so not all its tasks are known, as long as it lives: its framework asks again for its
+    # commands and for tasks without a node, but does not announce the placed tasks that it executes itself.
     recovered: bool = False
     kept_ends: set[str] = field(default_factory=set)  # tasks whose ends are journaled until the job is over
 

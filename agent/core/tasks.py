@@ -183,6 +183,8 @@ def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunisti
             continue
         if not known.stage:  # the master placed it for an earlier agent, and was first to name it
             known.stage, known.request, known.opportunistic = stage, request, opportunistic
+            if known.ended is None:
+                fresh.append(request)  # a master that was restarted since knows the task only from its node
         if known.node:
             instructions += job.notify(TaskPlaced(job=job.record.job, task=request.task, node=known.node))
         if known.ended is not None:
@@ -207,7 +209,11 @@ def unplaced(job: Job) -> list[ReadyTasks]:
 
 
 def awaited(job: Job) -> list[AwaitedTask]:
-    """Return the placed tasks that have not ended as far as this origin knows, for a master that rebuilds its state."""
+    """Return the placed tasks that have not ended as far as this origin knows, for a master that rebuilds its state.
+
+    A task that the master named for an earlier agent is left out until its framework asks for it: its request is not
+    known, and an empty one would replace the master's.
+    """
     return [
         AwaitedTask(
             job=job.record.job,
@@ -217,7 +223,7 @@ def awaited(job: Job) -> list[AwaitedTask]:
             opportunistic=task.opportunistic,
         )
         for task in job.tasks.values()
-        if task.state == "placed"
+        if task.state == "placed" and task.stage
     ]
 
 

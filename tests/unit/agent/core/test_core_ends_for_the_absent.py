@@ -69,9 +69,22 @@ def test_a_task_that_the_master_names_before_its_framework_is_registered_as_what
     bed.restart()
     bed.decide(api.TellPlaced(job=job, task="t", node="other"))
     bed.joins(job)
+    bed.done.clear()
     bed.asks(job)
     [task] = awaited(bed.node.jobs[job])
     assert task == api.AwaitedTask(job=job, stage="s", request=REQUEST, node="other", opportunistic=False)
+    [ready] = bed.to_master(api.ReadyTasks)
+    assert (ready.stage, ready.tasks) == ("s", [REQUEST]), "a master that was restarted meanwhile has no request"
+
+
+def test_a_task_whose_request_is_not_known_is_not_registered(bed: Bed) -> None:
+    """A framework does not ask again for a placed task that it executes itself; an empty request would replace it."""
+    job = bed.joins()
+    bed.restart()
+    bed.decide(api.TellPlaced(job=job, task="own", node="other"))
+    bed.joins(job)
+    assert awaited(bed.node.jobs[job]) == []
+    assert bed.node.jobs[job].recovered, "so the registration is not complete, and the master keeps the task"
 
 
 def test_a_present_framework_gets_it_at_once(bed: Bed) -> None:
