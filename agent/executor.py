@@ -24,7 +24,7 @@ from agent.fault_injection import Point, reach
 from agent.launcher import Exited, Launcher, LauncherGone, LaunchFailed, Start
 from agent.launcher.oom import set_oom_score_adj
 from agent.limit_enforcer import LimitEnforcer
-from agent.nice import NiceValues, renice_tree
+from agent.nice import NiceValues, host_processes, renice_tree
 from agent.removals import Removals
 from agent.stdio import Stdio
 
@@ -105,7 +105,9 @@ class Executor:
         if self._weighs():
             return
         report = partial(log.debug, "a job's rank has no effect", container=rank.container)
-        self._retries.act("rank", rank.container, partial(self._nice.give, rank), lambda why: why and report(why=why))
+        among = self._tree.get(rank.container).members if self._tree is not None else host_processes
+        give = partial(self._nice.give, rank, among)
+        self._retries.act("rank", rank.container, give, lambda why: why and report(why=why))
 
     def exited(self, ended: Exited) -> None:
         """Handle the exit of a container's first process: kill the rest."""

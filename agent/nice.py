@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable
 
 import psutil
 
@@ -21,19 +20,24 @@ def can_rank(controllers: Collection[str]) -> bool:
     return "cpu" in controllers or os.geteuid() == 0
 
 
-def carry_out(rank: Renice) -> str:
-    """Carry out Renice; return as :func:`renice`."""
+def host_processes() -> list[int]:
+    """Return all processes of the host."""
+    return psutil.pids()
+
+
+def carry_out(rank: Renice, among: Callable[[], Iterable[int]] = host_processes) -> str:
+    """Carry out Renice; ``among`` and the result are those of :func:`renice`."""
     if rank.opportunistic is None:
-        return _give(rank, None)
+        return _give(rank, None, among)
     policy = os.SCHED_IDLE if rank.opportunistic else os.SCHED_OTHER
-    why = _give(rank, policy)
-    return _give(rank, policy) or why  # again, for a process just started with the former policy
+    why = _give(rank, policy, among)
+    return _give(rank, policy, among) or why  # again, for a process just started with the former policy
 
 
 class NiceValues:
     """The containers whose processes have the nice value 0 that they were started with.
 
-    To set a value, all processes of the host are looked at.
+    Most containers are alone on the host and keep it, so nothing is read or set for them.
     """
 
     def __init__(self) -> None:
@@ -51,25 +55,28 @@ class NiceValues:
         """Drop a container that has ended or is removed."""
         self._unchanged.discard(container)
 
-    def give(self, rank: Renice) -> str:
-        """Carry out Renice, unless it changes nothing; return as :func:`renice`."""
+    def give(self, rank: Renice, among: Callable[[], Iterable[int]] = host_processes) -> str:
+        """Carry out Renice, unless it changes nothing; ``among`` and the result are those of :func:`renice`."""
         if rank.container in self._unchanged:
             if rank.nice == 0 and rank.opportunistic is None:
                 return ""
             self._unchanged.discard(rank.container)
-        return carry_out(rank)
+        return carry_out(rank, among)
 
 
-def _give(rank: Renice, policy: int | None) -> str:
+def _give(rank: Renice, policy: int | None, among: Callable[[], Iterable[int]]) -> str:
     if rank.adopted:
         return renice_tree(rank.pid, rank.nice, rank.apart, policy=policy)
-    return renice(rank.pid, rank.nice, policy=policy)
+    return renice(rank.pid, rank.nice, policy=policy, among=among)
 
 
-def renice(session: int, nice: int, *, policy: int | None = None) -> str:
+def renice(
+    session: int, nice: int, *, policy: int | None = None, among: Callable[[], Iterable[int]] = host_processes
+) -> str:
     """Give every process of a session a nice value; return the reason of a failure, or "".
 
-    ``policy`` is their new scheduling policy; None: unchanged.
+    ``policy`` is their new scheduling policy; None: unchanged. ``among`` returns the processes that may be in the
+    session: those of the container's cgroup, if it has one, as the host may have many others.
 
     The launcher starts each container in a session of its own. Where the kernel weighs sessions (sched(7), autogroup,
     Linux 2.6.38), a nice value counts within the session only, and the session's own value between sessions: so both
@@ -81,7 +88,7 @@ def renice(session: int, nice: int, *, policy: int | None = None) -> str:
     except ProcessLookupError:
         pass  # its session may live on
     why = _weigh(session, nice)
-    return _set(_sessions().get(session, ()), nice, policy) or why
+    return _set(_sessions(among()).get(session, ()), nice, policy) or why
 
 
 def renice_tree(first: int, nice: int, apart: Collection[int] = (), *, policy: int | None = None) -> str:
@@ -92,7 +99,7 @@ def renice_tree(first: int, nice: int, apart: Collection[int] = (), *, policy: i
     """
     members = set(tree(first, apart))
     why = ""
-    for pids in _sessions().values():
+    for pids in _sessions(host_processes()).values():
         if members.issuperset(pids):
             why = _weigh(pids[0], nice) or why
     return _set(sorted(members), nice, policy) or why
@@ -103,10 +110,10 @@ def tree(first: int, apart: Collection[int] = ()) -> list[int]:
     return [first, *descendants([first], {*apart, os.getpid()})]
 
 
-def _sessions() -> dict[int, list[int]]:
-    """Return session → its processes."""
+def _sessions(pids: Iterable[int]) -> dict[int, list[int]]:
+    """Return session → its processes among ``pids``."""
     found: dict[int, list[int]] = {}
-    for pid in psutil.pids():
+    for pid in pids:
         try:
             found.setdefault(os.getsid(pid), []).append(pid)
         except ProcessLookupError:
@@ -117,7 +124,11 @@ def _sessions() -> dict[int, list[int]]:
 def _weigh(member: int, nice: int) -> str:
     """Weigh the session of a process; return the reason of a failure, or ""."""
     try:
-        Path(f"/proc/{member}/autogroup").write_text(str(nice))
+        descriptor = os.open(f"/proc/{member}/autogroup", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, str(nice).encode())
+        finally:
+            os.close(descriptor)
     except (FileNotFoundError, ProcessLookupError):
         pass  # a kernel without autogroup, or all processes have ended
     except OSError as error:
@@ -129,7 +140,7 @@ def _set(pids: Iterable[int], nice: int, policy: int | None) -> str:
     """Set values per thread: Linux applies PRIO_PROCESS to one thread (setpriority(2))."""
     for pid in pids:
         try:
-            threads = [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
+            threads = [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 - a third of the time
         except FileNotFoundError:
             continue  # it ended meanwhile
         for thread in threads:

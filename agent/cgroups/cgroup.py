@@ -166,7 +166,7 @@ class Cgroup:
     def _kill_each(self) -> None:
         """Kill without ``cgroup.kill``, before 5.14: frozen processes cannot fork. Includes the cgroups below."""
         self.freeze(True)
-        for pid in self._members():
+        for pid in self.members():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.freeze(False)
@@ -179,15 +179,16 @@ class Cgroup:
         """
         with contextlib.ExitStack() as opened:
             pidfds = {}
-            for pid in self._members():
+            for pid in self.members():
                 with contextlib.suppress(ProcessLookupError):
                     pidfds[pid] = os.pidfd_open(pid)  # Linux 5.3
                     opened.callback(os.close, pidfds[pid])
-            for pid in pidfds.keys() & set(self._members()):  # the pid was not reused elsewhere before it was opened
+            for pid in pidfds.keys() & set(self.members()):  # the pid was not reused elsewhere before it was opened
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfds[pid], signum)
 
-    def _members(self) -> list[int]:
+    def members(self) -> list[int]:
+        """Return the processes in the cgroup and below it."""
         cgroups = (Cgroup(p, self._controllers, self._surroundings, self._filesystem) for p in self._below())
         return [pid for cgroup in (self, *cgroups) for pid in cgroup.pids()]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from agent import nice as nice_module
 from agent.core.instructions import Renice
 from agent.nice import NiceValues, carry_out, renice, renice_tree, tree
 
@@ -112,26 +111,34 @@ def test_opportunistic_work_is_idle_until_it_is_promoted(family: tuple[int, int]
         assert nice_of(*family) == [3] * 4
 
 
-def test_the_processes_of_the_host_are_looked_at_only_for_another_nice_value(
-    family: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_processes_among_those_named_are_given_a_value(family: tuple[int, int]) -> None:
+    leader, child = family
+    assert renice(leader, 12, among=lambda: [leader, os.getpid()]) == ""
+    assert (nice_of(leader), nice_of(child)) == ([12] * 3, [OWN])
+    assert os.getpriority(os.PRIO_PROCESS, 0) == OWN, "this process is in another session"
+
+
+def test_processes_are_listed_only_for_another_nice_value(family: tuple[int, int]) -> None:
     """Most containers are alone, and go first: they keep the nice value that they were started with."""
     looks: list[None] = []
-    found = nice_module._sessions
-    monkeypatch.setattr(nice_module, "_sessions", lambda: looks.append(None) or found())
+
+    def among() -> list[int]:
+        looks.append(None)
+        return [*family]
+
     os.setpriority(os.PRIO_PROCESS, family[0], 0)
     values, renices = NiceValues(), [Renice("c", family[0], nice) for nice in (0, 0, 7, 0)]
     values.started("c", family[0])
     counts = []
     for rank in renices:
-        assert values.give(rank) == ""
+        assert values.give(rank, among) == ""
         counts.append(len(looks))
     assert counts == [0, 0, 1, 2]
     assert nice_of(*family) == [0] * 4
-    assert values.give(Renice("of an earlier agent", family[0], 0)) == ""
+    assert values.give(Renice("of an earlier agent", family[0], 0), among) == ""
     assert len(looks) == 3
     over = subprocess.Popen(["true"])
     over.wait()
     values.started("a short one", over.pid)
-    assert values.give(Renice("a short one", over.pid, 0)) == ""
+    assert values.give(Renice("a short one", over.pid, 0), among) == ""
     assert len(looks) == 3
