@@ -31,11 +31,11 @@ class CpuReadSchedule:
         return self._read(now) if now - self._read_at >= _READ_AGAIN_S else []
 
     def again(self, now: float, *, wanted: bool) -> list[ReadCpuTimes]:
-        """Return the instruction to read again, if that is due and ``wanted``."""
+        """Return the instruction to read again, if that is due; no read follows once none is ``wanted``."""
         if self.due is None or now < self.due:
             return []
         self._gap_s *= 2
-        self.due = now + self._gap_s if self._gap_s <= _READ_GAP_MAX_S else None
+        self.due = now + self._gap_s if wanted and self._gap_s <= _READ_GAP_MAX_S else None
         return self._read(now) if wanted else []
 
     def _read(self, now: float) -> list[ReadCpuTimes]:
