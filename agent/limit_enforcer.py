@@ -18,7 +18,7 @@ from agent.cgroups import Cgroup, CgroupTree, blk_throttle_workaround
 from agent.core.confinement import MOST_WEIGHT, Confinement, differing
 from agent.core.snapshot import Snapshot
 from agent.fault_injection import Point, reach
-from agent.network import MAX_SLOT, Counters, NetworkLimiter, Shape
+from agent.network import MAX_SLOT, Counters, NetworkLimiter, shape_of
 from penstock.model.units import format_bytes
 
 log = structlog.get_logger()
@@ -290,14 +290,21 @@ class LimitEnforcer:
         if applied.shrink_to_bytes is not None:
             not_enforced.pop("memory_max_bytes", None)
             not_enforced |= await self._shrink(cgroup, one, applied.shrink_to_bytes)
-        if before is None or _shape(before) != _shape(wanted):  # a promotion also changes the network class
+        if before is None or self._reshaped(before, wanted):  # a promotion also changes the network class
             if self._network is None or one.slot is None:
                 not_enforced |= _without_network(wanted, _NO_NETWORK if self._network is None else _NO_SLOT)
             else:
-                unmet = await asyncio.wrap_future(self._network.change(one.slot, _shape(wanted)))
+                unmet = await asyncio.wrap_future(self._network.change(one.slot, shape_of(wanted)))
                 not_enforced |= unmet
             reach(Point.CONFINE_NETWORK_DONE)
         return not_enforced
+
+    def _reshaped(self, before: Confinement, wanted: Confinement) -> bool:
+        """Return whether the network is to be changed. While no link's rate is known, ranks have no effect there; once
+        one is, the next :meth:`repair` sets them.
+        """
+        ranked = self._network is not None and self._network.sharing
+        return shape_of(before, ranked=ranked) != shape_of(wanted, ranked=ranked)
 
     async def _shrink(self, cgroup: Cgroup, one: _Confined, target_bytes: int) -> dict[str, str]:
         """Shrink memory in steps, as far as possible without an OOM kill."""
@@ -318,13 +325,13 @@ class LimitEnforcer:
         one.slot = next((slot for slot in range(1, MAX_SLOT + 1) if slot not in taken), None)
         if one.slot is None:
             return _without_network(one.wanted, _NO_SLOT)
-        return await asyncio.wrap_future(self._network.attach(one.slot, cgroup.path, _shape(one.wanted)))
+        return await asyncio.wrap_future(self._network.attach(one.slot, cgroup.path, shape_of(one.wanted)))
 
     async def _reconcile_network(self) -> list[str]:
         if self._network is None or self._tree is None:
             return []
         known = {
-            one.slot: (self._tree.get(container).path, _shape(one.wanted))
+            one.slot: (self._tree.get(container).path, shape_of(one.wanted))
             for container, one in chain(self._containers.items(), self._leaving.items())
             if one.slot is not None
         }
@@ -388,13 +395,3 @@ class LimitEnforcer:
 
 def _without_network(wanted: Confinement, why: str) -> dict[str, str]:
     return {name: why for name in differing(_PLAIN, wanted) if name in _NETWORK}
-
-
-def _shape(confinement: Confinement) -> Shape:
-    return Shape(
-        rate_bytes_per_s=confinement.network_rate_bytes_per_s,
-        ceil_bytes_per_s=confinement.network_egress_bytes_per_s,
-        ingress_bytes_per_s=confinement.network_ingress_bytes_per_s,
-        opportunistic=confinement.opportunistic,
-        rank=confinement.rank,
-    )

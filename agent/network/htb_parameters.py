@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from agent.core.confinement import Confinement
+
 #: 10 kbit/s. Below, a single segment of 64 KB would take longer than the minute that HTB looks back.
 MIN_RATE_BYTES_PER_S = 1250
 #: Minor numbers; slots go up to 0x1fff. A container's class gets another number with another priority, because HTB
@@ -43,6 +45,17 @@ class Shape:
     opportunistic: bool = False
     rank: int = 0
     """Its job's rank, 0 for the first and for containers without a job."""
+
+
+def shape_of(confinement: Confinement, *, ranked: bool = True) -> Shape:
+    """Return a container's network settings; not ``ranked``: as if its job were the first."""
+    return Shape(
+        rate_bytes_per_s=confinement.network_rate_bytes_per_s,
+        ceil_bytes_per_s=confinement.network_egress_bytes_per_s,
+        ingress_bytes_per_s=confinement.network_ingress_bytes_per_s,
+        opportunistic=confinement.opportunistic,
+        rank=confinement.rank if ranked else 0,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,11 @@ class NetworkLimiter:
         """Whether classes wait for their last packets; :meth:`sweep` removes them then."""
         return any(tree.draining for tree in self._trees)
 
+    @property
+    def sharing(self) -> bool:
+        """Whether a link's rate is known, so that ranks have an effect."""
+        return any(tree.link_bytes_per_s for tree in self._trees)
+
     @_in_worker
     def sweep(self) -> None:
         """Remove the classes whose last packets have left."""
@@ -257,8 +262,7 @@ class NetworkLimiter:
             table = self._open_table()
         except OSError as error:
             return _why_not_marked(Path("/"), error)
-        sharing = any(tree.link_bytes_per_s for tree in self._trees)
-        minor = htb_parameters.minor(slot, shape, sharing=sharing)
+        minor = htb_parameters.minor(slot, shape, sharing=self.sharing)
         table.mark(slot, HANDLE | minor if minor else 0)
         table.limit(slot, shape.ingress_bytes_per_s or 0)
         if container.programs and not again:

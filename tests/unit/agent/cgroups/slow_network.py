@@ -22,6 +22,7 @@ class SlowNetwork:
         self.missed: list[int] = []
         self.detached: Future[None] = _done(None)  # the answer to each detachment
         self.draining = False
+        self.sharing = True  # the rate of a link is known
 
     def attach(self, slot: int, cgroup: Path, shape: Shape) -> Future[dict[str, str]]:
         self.held[slot] = (cgroup.name, shape)

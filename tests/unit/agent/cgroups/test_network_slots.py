@@ -115,3 +115,32 @@ async def test_a_change_that_the_kernel_refuses_is_told_as_not_enforced(make: Ma
     (await asyncio.wait_for(network.changes.get(), LIMIT_S)).set_exception(OSError("the link is busy"))
     await limit_enforcer.settled("a")
     assert told == [("a", {"network_rate_bytes_per_s": "the link is busy"})]
+
+
+async def test_a_rank_is_set_on_the_network_only_where_the_rate_of_a_link_is_known(make: Make) -> None:
+    network, (_, tree) = SlowNetwork(), make()
+    network.sharing = False
+    limit_enforcer = LimitEnforcer(tree, cast(Any, network), lambda *_: None)
+    await limit_enforcer.create("a", Confinement())
+    limit_enforcer.confine("a", Confinement(rank=1))
+    await asyncio.wait_for(limit_enforcer.settled("a"), LIMIT_S)
+    assert network.changes.empty(), "it would wake the network's thread for nothing"
+    limit_enforcer.confine("a", Confinement(rank=1, network_egress_bytes_per_s=9_000_000))
+    await network.answers()
+    network.sharing = True
+    limit_enforcer.confine("a", Confinement(rank=2, network_egress_bytes_per_s=9_000_000))
+    await network.answers()
+    await asyncio.wait_for(limit_enforcer.settled("a"), LIMIT_S)
+    assert [shape.rank for _, shape in network.held.values()] == [2]
+
+
+async def test_a_repair_sets_the_ranks_from_before_the_rate_of_a_link_was_known(make: Make) -> None:
+    network, (_, tree) = SlowNetwork(), make()
+    network.sharing = False
+    limit_enforcer = LimitEnforcer(tree, cast(Any, network), lambda *_: None)
+    await limit_enforcer.create("a", Confinement())
+    limit_enforcer.confine("a", Confinement(rank=1))
+    await asyncio.wait_for(limit_enforcer.settled("a"), LIMIT_S)
+    network.sharing = True
+    await limit_enforcer.repair()
+    assert [shape.rank for _, shape in network.held.values()] == [1]
