@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from agent.cgroups import CgroupSample, CgroupTree, SummedUse
+from agent.cgroups.filesystem import KERNEL
 from agent.core.snapshot import ContainerUse, Snapshot
 from agent.monitor.host import HostMonitor
 from agent.network import Counters
@@ -208,7 +209,7 @@ def memory_of(cgroup: Path, proc: Path = Path("/proc")) -> int:
     long.
     """
     try:
-        pids = (cgroup / "cgroup.procs").read_text().split()
+        pids = KERNEL.read(os.fsencode(cgroup) + b"/cgroup.procs").split()
     except OSError:
         return 0
     return sum(_own_pages(f"{proc}/{pid}/statm") for pid in pids) * _PAGE_BYTES
