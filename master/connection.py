@@ -219,6 +219,7 @@ class AgentConnection:
             ranks=True,
             rank_tenants=True,
             commands=True,
+            jobs_at_end=True,
         )
 
     def _answered_registration(self, tenants: dict[str, tuple[str, float]] | None) -> None:

@@ -71,10 +71,10 @@ class Cluster:
         self.counts = outbox.counts
         self.guarantees = Guarantees(members)
         self.order = Order(shared, members, table, self.history, self.sizes, hand_orders, self.guarantees, clock)
-        self.listing = Listing(members, self.past, self.order)
         self.snapshots = Snapshots(shared, members, table, clock)
         self.executors = executors = Executors(settings.executor_placement, draw, dues, members, outbox)
         self.unlearnt = UnlearntJobs(shared, clock, dues, self.history, self.past, self.sizes, members, self.order)
+        self.listing = Listing(members, self.past, self.order, self.unlearnt)
         self.user_quotas = UserQuotas(shared, self.past, table, members, executors)
         self._priorities = Priorities(shared, dues, members, outbox, self.guarantees, clock)
         self._tasks = tasks = TaskLifecycle(shared, dues, table, members, outbox, executors)

@@ -9,12 +9,13 @@ from master.changes import Changes
 from master.core.job import Job, Task
 from penstock.model import Ended, EndedBy
 from penstock.model.units import counted
-from penstock.wire.jobs_api import JobView, TaskFailure
+from penstock.wire.jobs_api import MOST_FAILURES, JobView, TaskFailure
 
-#: Bounds on the finished jobs of one user, on all finished jobs, and on the failed tasks listed for a job.
+#: Bounds on the finished jobs of one user, and on all finished jobs.
 MOST_OF_A_USER = 100
 MOST = 2000
-MOST_FAILURES = 20
+#: The reason for the outcome of a job that its origin no longer has, until the origin reports how it ended.
+UNREPORTED = "its job ended while its origin was away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,16 @@ class FinishedJob:
 
     view: JobView
     cancelled_by: str = ""
+
+    @property
+    def lost(self) -> bool:
+        """Return whether it ended with its origin, which may come back."""
+        return self.view.outcome == "lost"
+
+    @property
+    def outcome_known(self) -> bool:
+        """Return whether its origin has no other outcome to report, as far as the record shows."""
+        return not self.lost and self.view.why != UNREPORTED
 
 
 class FinishedJobs:
@@ -85,15 +96,7 @@ def note_end(job: Job, task: Task, ended: Ended) -> None:
         return
     job.failed_tasks += 1
     if len(job.failures) < MOST_FAILURES:
-        failure = TaskFailure(
-            task=task.name,
-            stage=task.stage,
-            node=task.node or task.was_on,
-            by=ended.by.value,
-            exit_status=ended.exit_status,
-            reason=ended.reason[:1000],
-        )
-        job.failures.append(failure)
+        job.failures.append(TaskFailure.of(task.name, task.stage, task.node or task.was_on, ended))
 
 
 def outcome(job: Job, why: str, *, lost: bool) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from penstock.model import KindAmounts, TaskRequest
 from penstock.model.job_state import JobStanding, standing
 from penstock.model.life_cycle import next_state
 from penstock.model.work import Name, Opportunistic
-from penstock.wire.jobs_api import TaskFailure
+from penstock.wire.jobs_api import JobAtEnd, TaskFailure
 from penstock.wire.master_api import JobState, TellEnded
 
 #: (job, task)
@@ -197,6 +197,21 @@ class Job:
     def end(self) -> None:
         """Record its end."""
         self._step("over")
+
+    def ended_away(self, at_end: JobAtEnd) -> None:
+        """Add the origin's record of the job, which ended while the origin had no link to the master."""
+        if at_end.stages:  # a restarted agent has none until its framework reports again
+            self.work.report(at_end.stages)
+        self.work.undone = at_end.undone
+        if not at_end.undone:
+            for task in self.tasks.values():
+                if task.request is not None:
+                    self.work.task_ended(task.stage, task.request.usage)
+            self.tasks.clear()
+        self.work.ended_tasks = max(self.work.ended_tasks, at_end.tasks_ended)
+        self.failed_tasks = max(self.failed_tasks, at_end.tasks_failed)
+        self.cancelled_tasks = max(self.cancelled_tasks, at_end.tasks_cancelled)
+        self.failures = self.failures or list(at_end.failures)
 
     def _step(self, event: life_cycles.JobEvent) -> None:
         self.state = next_state(life_cycles.JOB, self.state, event)

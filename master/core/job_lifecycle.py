@@ -21,6 +21,7 @@ from master.core.task_lifecycle import TaskLifecycle
 from master.core.unlearnt_jobs import UnlearntJobs
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request, refused, unavailable
+from penstock.wire.jobs_api import JobAtEnd
 
 
 @dataclass(eq=False, repr=False)
@@ -69,14 +70,16 @@ class JobLifecycle:
         *,
         released_by: str = "",
         lost: bool = False,
+        reported: bool = True,
         listed: bool = True,
         more_to_tell: bool = True,
     ) -> None:
         """End a job: withdraw its tasks and free its reservation.
 
         ``why``: the reason; empty where the job's framework ended it. ``released_by``: an origin that released the
-        framework's tasks there when it ended the job. ``lost``: the job ended with its origin. ``listed``: the job is
-        stored with the finished jobs. ``more_to_tell``: nodes may yet report more of its service.
+        framework's tasks there when it ended the job. ``lost``: the job ended with its origin. ``reported``: its origin
+        has reported how it ended. ``listed``: the job is stored with the finished jobs. ``more_to_tell``: nodes may yet
+        report more of its service.
         """
         if job.described and listed:
             self._past.add(past_of(job, why, self._clock.unix(self._clock.now), lost=lost))
@@ -90,7 +93,13 @@ class JobLifecycle:
             else:
                 self._tasks.withdraw(node, held, why or "its job ended", again=lost)  # a lost job may come back
         if job.described and listed:
-            self._unlearnt.job_over(job, teaches=not job.tasks and job.work.complete, waits=more_to_tell)
+            self._unlearnt.job_over(
+                job,
+                teaches=not lost and not job.tasks and job.work.complete,
+                waits=more_to_tell,
+                reported=reported and not lost,
+                ended_now=reported,
+            )
         if job.some_executors:
             self._executors.over(job.job)
         for name in job.hosts if not lost else ():  # a lost job may come back
@@ -196,19 +205,54 @@ class JobLifecycle:
     def ended(self, node: Node, message: api.JobEnded, now: float) -> None:
         """End a job that its origin reports as ended.
 
-        Raises: RpcError: ``refused``: it is another node's job.
+        Raises: RpcError: ``refused``: it is another node's job; ``bad_request``: one of its times is not finite.
         """
+        message_checks.check_at_end(message)
         job = self._members.jobs.get(message.job)
-        if job is None:  # registration has already shown that it ended
+        if job is None:
+            self._ended_away(node, message)
+            return
+        message_checks.job_of_origin(self._members.jobs, node, message.job)
+        _store_end(job, node, message)
+        listed, more = not message.merged_into, message.use is not None
+        self.end_job(job, message.why, released_by=node.name, listed=listed, more_to_tell=more)
+
+    def _ended_away(self, node: Node, message: api.JobEnded) -> None:
+        """Handle the report of a job that is over already: it ended while its origin had no link to this master.
+
+        The outcome is unknown if the job ended here with the registration or the loss of its origin, or if only a
+        former master has known it. A report that is repeated, because its answer was lost, changes nothing.
+        """
+        past, at_end = self._past.get(message.job), message.at_end
+        known = self._unlearnt.take_unreported(message.job, node.name) if at_end is not None else None
+        settled = past is not None and (past.outcome_known or past.view.origin != node.name)
+        if at_end is None or (known is None and settled):
             if message.use is not None:
                 self._unlearnt.received(node, message.use)
             return
-        message_checks.job_of_origin(self._members.jobs, node, message.job)
-        if message.use is not None:
-            job.work.attained(node.name, message.use)
-        job.work.finished, job.work.failed, job.work.abandoned = message.done, message.failed, bool(message.why)
-        listed, more = not message.merged_into, message.use is not None
-        self.end_job(job, message.why, released_by=node.name, listed=listed, more_to_tell=more)
+        job = known or self._known_to_its_origin(node, message.job, at_end)
+        _store_end(job, node, message)
+        job.ended_away(at_end)
+        self._hand_orders.over(job.job, job.user)
+        if message.merged_into:
+            self._past.drop(job.job)
+            return
+        self._past.add(past_of(job, message.why, at_end.ended_at, lost=False))
+        # Of a job known to its origin alone the work of placed tasks is unknown, and it may have been counted before.
+        countable = known is not None or ((past is None or past.lost) and not at_end.tasks_ended)
+        teaches = countable and not job.tasks and job.work.complete
+        self._unlearnt.job_over(job, teaches=teaches, waits=message.use is not None, ended_now=False)
+
+    def _known_to_its_origin(self, node: Node, name: str, at_end: JobAtEnd) -> Job:
+        """Return the record of a job that is over and that this master does not know; it joins no other record."""
+        job = Job(name, node.name, sequence=0)
+        state = api.JobState(
+            job=name, name=at_end.name, user=at_end.user, memory_bytes=0, priority=0.0,
+            submitted_at=at_end.submitted_at, reservation=at_end.reservation,
+        )  # fmt: skip
+        job.describe(state, self._clock.now)
+        job.end()
+        return job
 
     def attained(self, node: Node, load: api.Load) -> None:
         """Store a node's report of the service that jobs received there, and of what they hold."""
@@ -226,3 +270,10 @@ class JobLifecycle:
                             self._dues.order_anew()
                 elif node.name not in job.hosts:
                     job.served_by(node.name, job.priority if job.described else None)
+
+
+def _store_end(job: Job, node: Node, message: api.JobEnded) -> None:
+    """Store how a job ended, and the service that it received at its origin."""
+    if message.use is not None:
+        job.work.attained(node.name, message.use)
+    job.work.finished, job.work.failed, job.work.abandoned = message.done, message.failed, bool(message.why)

@@ -12,6 +12,7 @@ from master.core.job import Job
 from master.core.membership import Membership
 from master.core.node import Node
 from master.core.order import NOWHERE, Order, Place
+from master.core.unlearnt_jobs import UnlearntJobs
 from penstock.model import KindAmounts
 from penstock.wire.jobs_api import MOST_JOBS, JobView, ListJobs, NodeRank, StageView
 
@@ -29,13 +30,16 @@ class Listing:
     _members: Membership
     _past: FinishedJobs
     _order: Order
+    _unlearnt: UnlearntJobs
 
     def listed(self, asked: ListJobs, user: str | None) -> list[JobView]:
         """List finished jobs, then current ones, the latest :data:`MOST_JOBS`; ``user`` None: of all users."""
         found: list[JobView] = []
         if asked.ended:
             leaving = self._leaving()
-            found += [without_details(_ended(leaving, past)) for past in self._past if user in {None, past.view.user}]
+            found += [
+                without_details(self._ended(leaving, past)) for past in self._past if user in {None, past.view.user}
+            ]
         for job in self._members.jobs.values():
             if job.described and user in {None, job.user}:
                 found.append(without_details(view(job, self._order.place_of(job.job))))
@@ -48,7 +52,7 @@ class Listing:
             ranks = on_nodes(known, self._members.nodes.values())
             return msgspec.structs.replace(view(known, self._order.place_of(job)), ranks=ranks)
         past = self._past.get(job)
-        return _ended(self._leaving(), past) if past is not None else None
+        return self._ended(self._leaving(), past) if past is not None else None
 
     def _leaving(self) -> dict[str, set[str]]:
         """Return, by job, the nodes that are still stopping tasks of it."""
@@ -56,6 +60,15 @@ class Listing:
         for (job, _), nodes in self._members.leaving.items():
             found.setdefault(job, set()).update(nodes)
         return found
+
+    def _ended(self, leaving: dict[str, set[str]], past: FinishedJob) -> JobView:
+        """Return the view of a finished job; it is ``ending`` until the last node has released its tasks, and its
+        origin has reported how it ended.
+        """
+        holding = leaving.get(past.view.job, set())
+        if not holding and not self._unlearnt.awaits_outcome(past.view.job):
+            return past.view
+        return msgspec.structs.replace(past.view, state="ending", nodes=sorted(holding)[:MOST_NODES])
 
 
 def past_of(job: Job, why: str, ended_at: float, *, lost: bool) -> FinishedJob:
@@ -124,14 +137,6 @@ def stages(job: Job) -> list[StageView]:
 def without_details(of: JobView) -> JobView:
     """Return the view without details, for long lists."""
     return msgspec.structs.replace(of, progress=[], failures=[])
-
-
-def _ended(leaving: dict[str, set[str]], past: FinishedJob) -> JobView:
-    """Return the view of a finished job; it is ``ending`` until the last node has released its tasks."""
-    holding = leaving.get(past.view.job)
-    if holding is None:
-        return past.view
-    return msgspec.structs.replace(past.view, state="ending", nodes=sorted(holding)[:MOST_NODES])
 
 
 def on_nodes(job: Job, nodes: Iterable[Node]) -> list[NodeRank]:

@@ -73,6 +73,14 @@ def check_job(state: api.JobState) -> None:
         raise bad_request("not a time", field="submitted_at")
 
 
+def check_at_end(ended: api.JobEnded) -> None:
+    """Raises: RpcError: ``bad_request``: the time of submission or of the end is not finite."""
+    at_end = ended.at_end
+    for field in ("submitted_at", "ended_at") if at_end is not None else ():
+        if not math.isfinite(getattr(at_end, field)):
+            raise bad_request("not a time", field=f"at_end.{field}")
+
+
 def check_tasks(ready: api.ReadyTasks) -> None:
     """Raises: RpcError: ``bad_request``: an estimate is negative or not finite."""
     for index, request in enumerate(ready.tasks):

@@ -13,7 +13,7 @@ from master.core import message_checks
 from master.core.draining import Drain
 from master.core.dues import Dues
 from master.core.executors import Executors
-from master.core.finished_jobs import FinishedJobs
+from master.core.finished_jobs import UNREPORTED, FinishedJobs
 from master.core.job import Job, Key, Task
 from master.core.job_lifecycle import JobLifecycle
 from master.core.membership import Membership
@@ -99,10 +99,10 @@ class Registration:
                 raise bad_request("expected non-negative numbers", field=f"placed[{index}].remaining")
 
     def _jobs(self, node: Node, message: api.Register, now: float) -> list[Job]:
-        """Update the jobs of this origin; jobs it no longer has are over."""
+        """Update the jobs of this origin; jobs that it no longer has are over, with an outcome that it reports next."""
         listed = {state.job for state in message.jobs}
         for job in [job for job in self._members.jobs.values() if job.origin == node.name and job.job not in listed]:
-            self._lifecycle.end_job(job, "its job ended while its origin was away")
+            self._lifecycle.end_job(job, UNREPORTED, reported=False)
         jobs: list[Job] = []
         for state in message.jobs:
             job = self._members.jobs.get(state.job) or self._lifecycle.new_job(state.job, node.name, now)

@@ -34,7 +34,7 @@ class Unlearnt:
     """A finished job, and the nodes that have yet to report the last part of its service.
 
     ``teaches``: the job was completed, so its size is that of a whole job. ``lengths_s``: the time since its admission,
-    if known.
+    if known. ``reported``: its origin has reported how it ended.
     """
 
     job: Job
@@ -42,6 +42,7 @@ class Unlearnt:
     waits_for: set[str]
     due: float  # monotonic
     lengths_s: tuple[float, ...]
+    reported: bool
 
 
 @dataclass(eq=False, repr=False)
@@ -58,12 +59,18 @@ class UnlearntJobs:
     _order: Order
     jobs: dict[str, Unlearnt] = field(init=False, default_factory=dict)  # by due time
 
-    def job_over(self, job: Job, *, teaches: bool, waits: bool) -> None:
-        """Count a finished job, or store it until it can be counted; ``waits``: its nodes may have more to report."""
+    def job_over(
+        self, job: Job, *, teaches: bool, waits: bool, reported: bool = True, ended_now: bool = True
+    ) -> None:  # fmt: skip
+        """Count a finished job, or store it until it can be counted.
+
+        ``waits``: its nodes may have more to report. ``reported``: its origin has reported how it ended. ``ended_now``:
+        so its length is known.
+        """
         nodes = {name for name in {job.origin, *job.hosts, *job.work.seen} if waits and self._may_tell(job, name)}
         due = self._clock.now + PATIENCE * self._settings.current.heartbeat_s
-        lengths_s = () if job.admitted_at is None else (self._clock.now - job.admitted_at,)
-        over = Unlearnt(job, teaches, nodes, due, lengths_s)
+        lengths_s = (self._clock.now - job.admitted_at,) if ended_now and job.admitted_at is not None else ()
+        over = Unlearnt(job, teaches, nodes, due, lengths_s, reported)
         if nodes:
             self.jobs[job.job] = over
         else:
@@ -77,6 +84,19 @@ class UnlearntJobs:
         over.job.work.attained(node.name, use)
         if use.last:
             self._told(over, node.name)
+
+    def awaits_outcome(self, job: str) -> bool:
+        """Return whether the origin of a finished job is back, and has yet to report how the job ended."""
+        over = self.jobs.get(job)
+        return over is not None and not over.reported and over.job.origin in over.waits_for
+
+    def take_unreported(self, job: str, origin: str) -> Job | None:
+        """Return a finished job whose end this origin has yet to report, no longer stored here; None: there is none."""
+        over = self.jobs.get(job)
+        if over is None or over.reported or over.job.origin != origin:
+            return None
+        del self.jobs[job]
+        return over.job
 
     def commands_ended(self, commands: Iterable[CommandUse]) -> None:
         """Learn from completed commands of no job, whose whole use their node reports at once.

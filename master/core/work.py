@@ -48,6 +48,7 @@ class Work:
     finished: bool = False  # its framework completed it
     failed: str = ""  # why it failed, as its framework reported
     abandoned: bool = False  # its last connection was lost
+    undone: bool = False  # it was over before some of its tasks, as its origin reported afterwards
     _under_way: list[str] | None = None  # None: to be computed
 
     @property
@@ -65,6 +66,8 @@ class Work:
     @property
     def complete(self) -> bool:
         """Return whether its framework completed it, as it reported, or as inferred from its latest progress."""
+        if self.undone:
+            return False
         if self.finished or self.failed:
             return self.finished
         if self.abandoned and not (self.told or self.ended_tasks or self.service_s):

@@ -6,12 +6,16 @@ from typing import Annotated, Any
 
 import msgspec
 
+from penstock.model.container import Ended
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import MonotaskId
-from penstock.wire.agent_api import Notice, Params, Result
+from penstock.wire.agent_api import Notice, Params, Result, StageProgress
+from penstock.wire.cluster_api import Count
 
 #: The most jobs in one call.
 MOST_JOBS = 1000
+#: The most failed tasks that are listed for a job.
+MOST_FAILURES = 20
 JobId = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
@@ -34,10 +38,34 @@ class TaskFailure(Result, frozen=True):
     exit_status: int | None = None
     reason: str = ""
 
+    @classmethod
+    def of(cls, task: str, stage: str, node: str, ended: Ended) -> TaskFailure:
+        """Return the failure of a task that ended so on this node; a long reason is cut off."""
+        by, reason = ended.by.value, ended.reason[:1000]
+        return cls(task=task, stage=stage, node=node, by=by, exit_status=ended.exit_status, reason=reason)
+
     @property
     def how(self) -> str:
         """How the task ended, for people."""
         return self.reason or (self.by if self.exit_status is None else f"exit status {self.exit_status}")
+
+
+class JobAtEnd(Params, frozen=True):
+    """A job at its end, as its origin knows it. Times are Unix time at the origin. ``undone``: tasks of it that the
+    master was asked to place had not ended; ``tasks_ended`` had, of which some failed (``failures`` are the first
+    twenty) or were cancelled."""
+
+    name: str
+    user: str
+    submitted_at: float
+    ended_at: float = 0.0
+    reservation: str = ""
+    stages: list[StageProgress] = []
+    undone: bool = False
+    tasks_ended: Count = 0
+    tasks_failed: Count = 0
+    tasks_cancelled: Count = 0
+    failures: list[TaskFailure] = []
 
 
 class NodeRank(Result, frozen=True):
@@ -55,8 +83,9 @@ class NodeRank(Result, frozen=True):
 
 class JobView(Result, frozen=True):
     """A job. ``state`` is ``waiting`` (for its admission), ``admitted``, ``running``, ``cancelling``, ``ending`` (it is
-    over, and its running work is being stopped), or ``ended``; then ``outcome`` is ``succeeded``, ``failed``,
-    ``cancelled``, ``disconnected`` (its framework disconnected and left work undone) or ``lost`` (with its host).
+    over, and its running work is being stopped, or its host has yet to report the outcome), or ``ended``; then
+    ``outcome`` is ``succeeded``, ``failed``, ``cancelled``, ``disconnected`` (its framework disconnected and left work
+    undone) or ``lost`` (with its host).
 
     ``why`` is the reason for waiting, or for the outcome. Times are Unix time. Tasks are those that the master places;
     ``tasks_waiting`` were announced and are not ready. ``slots`` is the number held by its monotasks. ``left`` is the

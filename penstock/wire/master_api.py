@@ -16,6 +16,7 @@ from penstock.model import Capacity, Ended, KindAmounts, Profile, TaskRequest
 from penstock.model.work import Bytes, Name, Opportunistic
 from penstock.wire.agent_api import Done, Params, Progress, Result, StageProgress
 from penstock.wire.cluster_api import CommandUse, Count, Draining, NameTenants, NodeRanks, Remaining
+from penstock.wire.jobs_api import JobAtEnd
 from penstock.wire.method import Caller, Method, methods_of
 
 #: The version of this protocol.
@@ -99,7 +100,6 @@ class Availability(Params, frozen=True):
 class ExecutorUse(Params, frozen=True):
     """The use of an executor (the monitor surrogate's report, Elasecutor §III.A): mean and peak of the complete slots
     from number ``first`` on; null: not measured (only if the master announced ``profile_gaps``).
-
     It starts at 0 again after a registration, and when a long run's slots double (``slot_s``). ``stages`` are the slots
     at whose end a stage ended. ``behind`` is a stage's time ÷ its prediction; ``stuck``: its node has no free resources
     (§III.D). With ``ended``, ``last_part`` is the covered fraction of the last slot (needs ``last_parts``)."""
@@ -153,8 +153,7 @@ class Register(Params, frozen=True):
 
     ``placed`` are the tasks that this node holds; ``ready`` and ``awaited`` are the tasks of jobs with this origin.
     ``complete`` marks these lists as complete, so that missing tasks were given up; a restarted agent cannot set it
-    while it has earlier jobs: no framework announces its placed tasks again. ``draining``: the node accepts no work.
-    """
+    while it has earlier jobs: no framework announces its placed tasks again. ``draining``: the node takes no work."""
 
     protocol: int
     node: Name
@@ -173,7 +172,7 @@ class Register(Params, frozen=True):
 class Registered(Result, frozen=True):
     """The master's version, longest heartbeat interval, and the fields that it reads: gaps, last parts of profiles,
     ``last`` of ``JobUse``, ``use`` (``job_lasts``), ``failed`` of ``job_ended``, ``most_commands``, ``ranks``, their
-    ``tenants``, ``commands`` of heartbeats."""
+    ``tenants``, ``commands`` of heartbeats, ``at_end`` of ``job_ended`` (``jobs_at_end``)."""
 
     protocol: int
     version: str
@@ -186,6 +185,7 @@ class Registered(Result, frozen=True):
     ranks: bool = False
     rank_tenants: bool = False
     commands: bool = False
+    jobs_at_end: bool = False
 
 
 class Heartbeat(Params, frozen=True):
@@ -217,7 +217,7 @@ class JobJoined(Result, frozen=True):
 class JobEnded(Params, frozen=True):
     """The job is over; ``why``: the reason if its framework did not end it, ``failed``: why it failed, if its framework
     says so. ``done``: its last connection left properly. ``merged_into``: the job that continues its work. ``use``: its
-    service on this node; nil: none."""
+    service on this node; nil: none. ``at_end``: the job as its origin knows it, if an earlier report may be lost."""
 
     job: str
     why: str = ""
@@ -225,6 +225,7 @@ class JobEnded(Params, frozen=True):
     done: bool = False
     merged_into: str = ""
     use: JobUse | None = None
+    at_end: JobAtEnd | None = None
 
 
 class TasksDone(Params, frozen=True):

@@ -1,0 +1,245 @@
+"""A job that ended while its origin had no link to the master is listed with its outcome, and counted once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from master.core import events as e
+from penstock.model import EndedBy
+from penstock.wire import master_api as api
+from penstock.wire.agent_api import StageProgress
+from penstock.wire.errors import RpcError
+from penstock.wire.jobs_api import JobAtEnd, JobView, TaskFailure
+from tests.unit.master.cluster_bed import Bed, bed, command, task
+
+ENDED_AT = 7.5
+FAILURE = TaskFailure(task="t", stage="s", node="a", by=EndedBy.EXIT.value, exit_status=3)
+#: The report of an end, the origin's knowledge, and the outcome.
+ENDS: list[tuple[dict[str, Any], dict[str, Any], tuple[str, str]]] = [
+    ({"done": True}, {}, ("succeeded", "")),
+    ({}, {}, ("succeeded", "")),
+    ({"failed": "1 task refused"}, {}, ("failed", "1 task refused")),
+    ({"why": "its client x disconnected"}, {"undone": True}, ("disconnected", "its client x disconnected")),
+    ({"done": True}, {"undone": True}, ("cancelled", "its framework ended it before it was done")),
+    (
+        {"done": True},
+        {"tasks_ended": 1, "tasks_failed": 1, "failures": [FAILURE]},
+        ("failed", "1 task failed; first t: exit status 3"),
+    ),
+    (
+        {"done": True},
+        {"tasks_ended": 2, "tasks_cancelled": 2},
+        ("cancelled", "its framework cancelled 2 of its tasks"),
+    ),
+    (
+        {},
+        {"stages": [StageProgress(stage="map", tasks=10, done=3)]},
+        ("cancelled", "its framework ended it before it was done"),
+    ),
+]
+
+
+def ended(at_end: dict[str, Any] | None = None, *, service_s: float = 5.0, **how: Any) -> e.Received:
+    """Return the report of the end of job ``j`` that its origin sends right behind its registration."""
+    known = JobAtEnd(**{"name": "j", "user": "u", "submitted_at": 2.0, "ended_at": ENDED_AT, **(at_end or {})})
+    use = api.JobUse(job="j", service_s=service_s, last=True)
+    return e.Received("a", api.JobEnded(**{"job": "j", "use": use, "at_end": known, **how}))
+
+
+def running() -> Bed:
+    """Return a master with job ``j`` of ``a`` and its running task, which has received 3 s of service."""
+    made = bed("a", "b", ordering="gittins")
+    made.job("a", at=2.0)
+    made.ready("a", task("t", nodes=("a",)))
+    made.round()
+    made.heartbeat("a", jobs=[api.JobUse(job="j", service_s=3.0)])
+    return made
+
+
+def back(made: Bed, message: e.Received) -> JobView:
+    """The origin, which was away, registers without the job, and reports its end."""
+    if "a" in made.cluster.nodes:
+        made.serve(e.NodeAway("a"))
+    made.node("a")
+    made.serve(message)
+    return made.listed()
+
+
+def learnt(made: Bed) -> float:
+    """Return how many jobs of the name have been counted."""
+    return made.cluster.sizes.count("u", "j")[0]
+
+
+@pytest.mark.parametrize(("how", "at_end", "outcome"), ENDS)
+@pytest.mark.parametrize("known", [True, False], ids=["the master knew it", "another master knew it"])
+def test_it_is_listed_with_its_outcome(
+    known: bool, how: dict[str, Any], at_end: dict[str, Any], outcome: tuple[str, str]
+) -> None:
+    made = running() if known else bed("b", ordering="gittins")
+    view = back(made, ended(at_end, **how))
+    assert (view.state, view.outcome, view.why) == ("ended", *outcome)
+    assert (view.name, view.user, view.origin) == ("j", "u", "a")
+    assert (view.submitted_at, view.ended_at) == (2.0, ENDED_AT)
+    assert view.service_container_s == 5.0
+    assert not made.cluster.jobs
+    assert not made.cluster.unlearnt.jobs
+    assert made.kept().jobs["j"] == made.cluster.past.get("j"), "the next master knows it, too"
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the master knew it", "another master knew it"])
+@pytest.mark.parametrize(("undone", "counted"), [(False, 1), (True, 0)])
+def test_a_job_that_was_complete_is_counted_once_and_no_other(known: bool, undone: bool, counted: int) -> None:
+    made = running() if known else bed("b", ordering="gittins")
+    back(made, ended({"undone": undone}))
+    made.round(10.0)
+    assert learnt(made) == counted
+
+
+def test_tasks_that_were_done_meanwhile_count_as_work_of_the_job() -> None:
+    made = running()
+    made.serve(e.NodeAway("a"))
+    made.node("a")
+    made.serve(e.Received("a", api.TasksDone(job="j", tasks=["t"])))
+    made.serve(ended({"tasks_ended": 1}, done=True))
+    assert made.listed().tasks_done == 1
+    needed = made.cluster.history.of(("u", "j"))
+    assert needed is not None
+    assert needed.work == (1e6, 0.0, 0.0)
+    assert needed.lengths_s == (), "the time of its end is another clock's"
+
+
+def test_an_unknown_job_of_placed_tasks_teaches_nothing() -> None:
+    """The bytes of the tasks are unknown."""
+    made = bed("b", ordering="gittins")
+    assert back(made, ended({"tasks_ended": 4}, done=True)).tasks_done == 4
+    assert learnt(made) == 0
+    assert made.cluster.history.of(("u", "j")) is None
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the master knew it", "another master knew it"])
+def test_a_report_that_is_repeated_changes_nothing(known: bool) -> None:
+    """Its answer was lost with the connection."""
+    made = running() if known else bed("b", ordering="gittins")
+    first = back(made, ended({"tasks_failed": 1, "failures": [FAILURE]}))
+    assert back(made, ended({}, service_s=9.0, done=True)) == first
+    made.round(10.0)
+    assert made.listed() == first
+
+
+def test_it_has_not_ended_for_its_users_until_the_outcome_is_reported() -> None:
+    """A command that waits for the end of the job would take the provisional outcome for the final one."""
+    made = running()
+    made.serve(e.NodeAway("a"))
+    made.node("a")
+    assert made.listed().state == "ending"
+    made.serve(ended(done=True))
+    assert made.listed().state == "ended"
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["the same master", "the next master"])
+def test_a_report_that_comes_late_corrects_the_outcome_and_counts_nothing(dies: bool) -> None:
+    """The job may have been counted meanwhile, without the report."""
+    made = running()
+    made.serve(e.NodeAway("a"))
+    made.node("a")
+    made.round(10.0)
+    assert (made.listed().state, made.listed().outcome) == ("ended", "disconnected"), "it is not waited for for long"
+    if dies:
+        stored = [past for past in made.kept().jobs.values() if past is not None]
+        made = Bed(ordering="gittins")
+        made.serve(e.StateRestored({}, stored))
+    assert back(made, ended(done=True)).outcome == "succeeded"
+    assert learnt(made) == 0
+
+
+def test_an_end_that_was_reported_at_once_is_not_changed_by_its_repetition() -> None:
+    made = running()
+    made.serve(e.Received("a", api.TasksDone(job="j", tasks=["t"])))
+    made.serve(e.Received("a", api.JobEnded(job="j", done=True, use=api.JobUse(job="j", service_s=5.0, last=True))))
+    before = made.listed()
+    assert learnt(made) == 1
+    assert back(made, ended(done=True)) == before
+    assert learnt(made) == 1
+
+
+def test_a_repetition_to_the_next_master_counts_the_job_no_more() -> None:
+    made = running()
+    back(made, ended(done=True))
+    after = Bed(ordering="gittins")
+    jobs = [past for past in made.kept().jobs.values() if past is not None]
+    sizes = [known for known in made.kept().sizes.values() if known is not None]
+    after.serve(e.StateRestored({}, jobs, sizes))
+    assert back(after, ended(done=True)) == made.listed()
+    assert learnt(after) == 1
+
+
+@pytest.mark.parametrize("waits_s", [0.0, 10.0], ids=["at once", "later"])
+def test_a_job_that_was_lost_with_its_host_is_listed_as_it_ended_once_the_host_is_back(waits_s: float) -> None:
+    made = bed("a", "b", ordering="gittins")
+    made.job("a", at=2.0)
+    made.heartbeat("a", jobs=[api.JobUse(job="j", service_s=3.0)])
+    made.serve(e.NodeAway("a"))
+    made.now += made.cluster.settings.node_timeout_s + 1.0
+    made.heartbeat("b")
+    made.round()
+    assert made.listed().outcome == "lost"
+    assert learnt(made) == 0, "it is not known to be complete"
+    for _ in range(int(waits_s)):
+        made.heartbeat("b")
+        made.round(1.0)
+    assert back(made, ended(done=True)).outcome == "succeeded"
+    assert learnt(made) == 1
+
+
+def test_another_node_cannot_report_the_end() -> None:
+    made = running()
+    made.serve(e.NodeAway("a"))
+    made.node("a")
+    message = ended(done=True).message
+    assert made.serve(e.Received("b", message)) == []
+    assert made.listed().outcome == "disconnected", "as far as the registration shows"
+
+
+def test_the_work_of_a_job_that_was_merged_into_another_is_listed_there() -> None:
+    made = running()
+    made.serve(e.NodeAway("a"))
+    made.node("a")
+    made.serve(ended(done=True, merged_into="k"))
+    assert made.cluster.past.get("j") is None
+    assert learnt(made) == 0
+
+
+def test_a_cancelled_job_stays_cancelled() -> None:
+    made = running()
+    made.serve(e.NodeAway("a"))
+    made.serve(e.CancelRequested("j", "ann"))
+    view = back(made, ended(why="its client x disconnected"))
+    assert (view.outcome, view.why) == ("cancelled", "cancelled by ann")
+
+
+def test_an_older_agent_reports_the_service_only() -> None:
+    made = running()
+    view = back(made, e.Received("a", api.JobEnded(job="j", use=api.JobUse(job="j", service_s=5.0, last=True))))
+    assert (view.outcome, view.why) == ("disconnected", "its job ended while its origin was away")
+    assert view.service_container_s == 5.0
+
+
+def test_its_commands_stop_with_the_registration() -> None:
+    made = bed("a", "b")
+    made.job("a")
+    made.ready("a", command("t", nodes=("b",)))
+    made.round()
+    back(made, ended({"undone": True}, why="its client x disconnected"))
+    assert [(node, each.task) for node, each in made.decisions_of(api.Withdraw)] == [("b", "t")]
+
+
+@pytest.mark.parametrize("field", ["submitted_at", "ended_at"])
+def test_a_time_that_is_none_is_refused(field: str) -> None:
+    made = running()
+    with pytest.raises(RpcError, match="not a time") as caught:
+        made.serve(ended({field: math.inf}))
+    assert caught.value.body.field == f"at_end.{field}"
+    assert "j" in made.cluster.jobs
