@@ -50,6 +50,7 @@ _ROOMS: dict[str, type[msgspec.Struct]] = {
     LAUNCHER: LastLauncher,
     api.TASKS_DONE.name: api.TasksDone,
     api.TASKS_CANCELLED.name: api.TasksCancelled,
+    api.JOB_ENDED.name: api.JobEnded,
 }
 #: A crash of the host loses at most this many seconds of records, plus the duration of two syncs.
 SYNC_S = 0.2

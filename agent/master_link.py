@@ -3,7 +3,8 @@
 Frameworks' requests are part of the core's state, so a relay that cannot be sent need not be kept: after a lost
 connection, ``register`` repeats everything. Only ends would be lost; they are kept until the master answers: a master
 that is stopping reads no more, and the next one would run a command again. Until then the journal has the end of a
-command as well, and that of tasks which are done or cancelled, for the case that the agent dies.
+command as well, that of tasks which are done or cancelled, and that of a job which could not be sent, for the case that
+the agent dies.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ _AT_ONCE = (api.CommandEnded, api.TasksCancelled)
 #: Decisions that give the node no work. A new order of jobs may start commands that wait here, which are not new to the
 #: master: the next sample is early enough to report their start.
 _NOTICES = (api.AdmitJob, api.SetPriority, api.TellEnded, api.TellPlaced, api.TellStuck, api.TellWaiting)
+#: The ends of jobs kept for an absent master, which lists fewer; beyond this number, the earliest are dropped.
+_MOST_JOBS_ENDED = 4096
 #: An end is reported at once, but together with others within this time (docs/architecture.md, time scales).
 COALESCE_S = 0.05
 #: A heartbeat is sent without a sample when none has come for this part of ``heartbeat_s`` beyond it. A sample that is
@@ -80,10 +83,15 @@ class MasterLink:
             *journal.read(api.TASKS_DONE.name, api.TasksDone),
             *journal.read(api.TASKS_CANCELLED.name, api.TasksCancelled),
         ]
+        #: The jobs whose end could not be reported, or was not answered before the link was lost. Each report is in the
+        #: journal, and among the kept or the unanswered messages.
+        self._unreported: dict[str, None] = {}
+        for ended in journal.read(api.JOB_ENDED.name, api.JobEnded):
+            self._keep(ended)
         self._unanswered: dict[asyncio.Future[Any], ToMaster] = {}
         self._registering: RpcPeer | None = None
         self._heartbeat_s = 1.0
-        self._reads_failed = False  # the master reads `failed` of `job_ended`
+        self._reads_failed = self._reads_at_end = False  # the master reads these fields of `job_ended`
         self._tenants_named = False  # since the registration
         self._sampled_at = 0.0  # when a heartbeat with a new sample was sent (loop time)
         self._soon: asyncio.TimerHandle | None = None
@@ -208,7 +216,7 @@ class MasterLink:
         node.attained.lasts_read, node.attained.most_commands_read = answer.job_lasts, answer.most_commands
         node.rank_report.read, node.rank_report.tenants_read = answer.ranks, answer.rank_tenants
         node.command_sizes.read = answer.commands
-        self._reads_failed = answer.job_failed
+        self._reads_failed, self._reads_at_end = answer.job_failed, answer.jobs_at_end
         if not self._tenants_named:  # by the notification right behind the answer, which may have been read already
             node.name_tenants(None)
         log.info("linked to the master", master=self.address, version=answer.version)
@@ -217,8 +225,11 @@ class MasterLink:
             self._send_to(peer, params)
 
     def _serving(self, load: api.Load) -> api.Load:
-        """Add the jobs whose frameworks finished tasks and have left: only a node serving a job may report that."""
-        named = {use.job for use in load.jobs}
+        """Add the jobs whose frameworks finished tasks and have left: only a node serving a job may report that.
+
+        The end of a job of this origin reports its service: 0 before would make the master count all of it again.
+        """
+        named = {use.job for use in load.jobs} | self._unreported.keys()
         done = {params.job for params in self._kept if isinstance(params, api.TasksDone)} - named
         return msgspec.structs.replace(load, jobs=[*load.jobs, *(api.JobUse(job=job, service_s=0.0) for job in done)])
 
@@ -230,13 +241,15 @@ class MasterLink:
             return
         if isinstance(params, api.JobEnded):  # an older master would refuse fields that it does not know
             use = params.use if node.attained.lasts_read else None
-            sent = msgspec.structs.replace(params, use=use, failed=params.failed if self._reads_failed else "")
+            failed = params.failed if self._reads_failed else ""
+            at_end = params.at_end if self._reads_at_end and params.job in self._unreported else None
+            sent = msgspec.structs.replace(params, use=use, failed=failed, at_end=at_end)
         while isinstance(params, api.CommandEnded) and node.executors.surrogate.owes and not peer.closed:
             peer.notify(api.HEARTBEAT.name, node.heartbeat(time.monotonic()))
         try:
             answer = peer.start_request(method, sent)
         except ConnectionResetError:
-            self._kept.append(params)
+            self._keep(params)
             return
         self._unanswered[answer] = params
         answer.add_done_callback(self._answered)
@@ -246,7 +259,7 @@ class MasterLink:
         params = self._unanswered.pop(answer)
         error = answer.exception()
         if error is not None and (self._peer is None or isinstance(error, ConnectionResetError)):
-            self._kept.append(params)
+            self._keep(params)
             return
         if error is not None:
             log.warning("the master reported an error", method=_METHODS[type(params)], why=str(error))
@@ -254,6 +267,24 @@ class MasterLink:
             self._shell.dispatch(EndAcknowledged(params.job, params.task))
         elif isinstance(params, _JOURNALED):
             self._journal.write(_METHODS[type(params)], repr(params), None)
+        elif isinstance(params, api.JobEnded) and params.job in self._unreported:
+            self._ended_reported(params.job)
+
+    def _keep(self, params: ToMaster) -> None:
+        """Keep an end until the next registration."""
+        self._kept.append(params)
+        if not isinstance(params, api.JobEnded):
+            return
+        self._unreported[params.job] = None
+        self._journal.write(api.JOB_ENDED.name, params.job, params)
+        if len(self._unreported) > _MOST_JOBS_ENDED:
+            first = next(iter(self._unreported))
+            self._kept = [each for each in self._kept if not (isinstance(each, api.JobEnded) and each.job == first)]
+            self._ended_reported(first)
+
+    def _ended_reported(self, job: str) -> None:
+        del self._unreported[job]
+        self._journal.write(api.JOB_ENDED.name, job, None)
 
     async def _beat(self) -> None:
         """Send heartbeats until the connection is lost."""
@@ -301,10 +332,13 @@ class MasterLink:
         """
         if isinstance(params, _JOURNALED):
             self._journal.write(_METHODS[type(params)], repr(params), params)
+        elif isinstance(params, api.JobEnded) and params.at_end is not None:
+            at_end = msgspec.structs.replace(params.at_end, ended_at=time.time())
+            params = msgspec.structs.replace(params, at_end=at_end)
         peer = self._peer or self._registering
         if peer is None or peer.closed or (self._peer is None and isinstance(params, _KEPT)):
             if isinstance(params, _KEPT):
-                self._kept.append(params)
+                self._keep(params)
             return
         self._send_to(peer, params)
         if isinstance(params, _KEPT):

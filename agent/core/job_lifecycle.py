@@ -104,7 +104,10 @@ class JobLifecycle:
         instructions += [Record(tasks.ENDS, tasks.journal_key(name, task), None) for task in sorted(job.kept_ends)]
         use = self._attained.over(name, now)
         if job.record.here and self._has_master:
-            ended = JobEnded(job=name, why=why, done=done, failed=failed, merged_into=merged_into, use=use)
+            at_end = tasks.at_end(job, why)
+            ended = JobEnded(
+                job=name, why=why, done=done, failed=failed, merged_into=merged_into, use=use, at_end=at_end
+            )  # fmt: skip
             instructions.append(SendToMaster(ended))
         else:
             self._attained.add_last(use)

@@ -15,6 +15,7 @@ from penstock.model.life_cycle import next_state
 from penstock.model.work import Opportunistic
 from penstock.wire.agent_api import TaskEnded, TaskPlaced, TaskStuck
 from penstock.wire.errors import bad_request, refused
+from penstock.wire.jobs_api import MOST_FAILURES, JobAtEnd, TaskFailure
 from penstock.wire.master_api import (
     Assign,
     AwaitedTask,
@@ -231,6 +232,29 @@ def cancelled(job: Job) -> TasksCancelled:
     """Return the placed tasks that are cancelled and have not ended, for a master that has dropped the cancellation."""
     names = [name for name, task in job.tasks.items() if task.cancelled and task.state == "placed"]
     return TasksCancelled(job=job.record.job, tasks=names)
+
+
+def at_end(job: Job, why: str) -> JobAtEnd:
+    """Return the record of a job that ends now, for a master without one; the sender adds the time.
+
+    ``why``: the reason if its framework did not end it. After a restart of the agent only a framework knows all tasks.
+    """
+    record = job.record
+    ends = [(name, task, task.ended) for name, task in job.tasks.items() if task.ended is not None]
+    cancelled = sum(ended.by is EndedBy.CANCELLED for _, _, ended in ends)
+    failed = [end for end in ends if not end[2].ok and end[2].by is not EndedBy.CANCELLED]
+    return JobAtEnd(
+        name=record.name,
+        user=record.user,
+        submitted_at=record.submitted_at,
+        reservation=record.reservation,
+        stages=job.stages,
+        undone=len(ends) < len(job.tasks) or (job.recovered and bool(why)),
+        tasks_ended=len(ends),
+        tasks_failed=len(failed),
+        tasks_cancelled=cancelled,
+        failures=[TaskFailure.of(name, task.stage, task.node, ended) for name, task, ended in failed[:MOST_FAILURES]],
+    )
 
 
 def apply(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instruction]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from agent.core import events as e
 from agent.core.instructions import Grant, Instruction, Notify, Reply, SendToMaster
@@ -38,6 +39,12 @@ def cancel(bed: NodeBed, name: str) -> tuple[list[Instruction], list[api.Refusal
     return instructions, reply.result.refused
 
 
+def job_ends(instructions: list[Instruction]) -> list[api.JobEnded]:
+    """Return the reported ends of jobs, without the record of the job."""
+    reports = [each.params for each in instructions if isinstance(each, SendToMaster)]
+    return [structs.replace(each, at_end=None) for each in reports if isinstance(each, api.JobEnded)]
+
+
 def test_all_of_it_ends_and_its_clients_get_the_name_of_the_user_who_cancelled(bed: NodeBed) -> None:
     name, next_one = bed.register(OWNER), bed.register(OTHER)
     bed.register(OTHER, job=name)
@@ -52,8 +59,7 @@ def test_all_of_it_ends_and_its_clients_get_the_name_of_the_user_who_cancelled(b
     told = [each for each in instructions if isinstance(each, Notify) and isinstance(each.params, CancelledBy)]
     assert told == [Notify(one, CancelledBy(job=name, by="ann")) for one in (OWNER, OTHER)]
     use = api.JobUse(job=name, service_s=2.0)
-    ended = [each.params for each in instructions if isinstance(each, SendToMaster)]
-    assert api.JobEnded(job=name, why="cancelled by ann", use=use) in ended
+    assert job_ends(instructions) == [api.JobEnded(job=name, why="cancelled by ann", use=use)]
     assert [each.grants.ids for each in instructions if isinstance(each, Grant)] == [[1]], (
         "the waiting job has the slot"
     )
@@ -73,7 +79,7 @@ def test_a_guest_s_job_ends_here_and_only_here(bed: NodeBed) -> None:
     instructions, refused = cancel(bed, "far-1")
     assert refused == []
     assert [each.session for each in instructions if isinstance(each, Notify)] == [OWNER]
-    assert not any(isinstance(each, SendToMaster) and isinstance(each.params, api.JobEnded) for each in instructions)
+    assert job_ends(instructions) == []
     assert "far-1" not in bed.node.jobs
     assert bed.node.sessions[OWNER].jobs == set()
 
@@ -87,16 +93,12 @@ def test_one_that_is_not_here_is_refused_and_nothing_happens(bed: NodeBed) -> No
 def test_the_master_gets_the_reason_for_the_end_of_a_job_that_its_framework_did_not_end(bed: NodeBed) -> None:
     name = bed.register(OWNER)
     instructions = bed.handle(e.SessionClosed(OWNER))
-    ended = [each.params for each in instructions if isinstance(each, SendToMaster)]
     use = api.JobUse(job=name, service_s=0.0, last=True)
-    assert ended == [api.JobEnded(job=name, why="its client c disconnected", use=use)]
+    assert job_ends(instructions) == [api.JobEnded(job=name, why="its client c disconnected", use=use)]
 
 
-def ends(bed: NodeBed, session: int) -> list[object]:
-    instructions = bed.handle(e.SessionClosed(session))
-    return [
-        each.params for each in instructions if isinstance(each, SendToMaster) and isinstance(each.params, api.JobEnded)
-    ]
+def ends(bed: NodeBed, session: int) -> list[api.JobEnded]:
+    return job_ends(bed.handle(e.SessionClosed(session)))
 
 
 def test_a_job_is_done_once_its_last_connection_left_it_in_order(bed: NodeBed) -> None:
