@@ -12,6 +12,7 @@ from master.core.instructions import SendDecisions
 from penstock.model import Capacity, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining, Remaining
+from penstock.wire.jobs_api import JobAtEnd
 
 MIB = 1024**2
 NODES = ("a", "b", "c")
@@ -55,6 +56,7 @@ class Agent:
     reported: int = 0  # `external` when the heartbeat was made that the master knows
     decided: int = 0
     kept: list[e.Message] = field(default_factory=list)
+    jobs_ended: list[api.JobEnded] = field(default_factory=list)  # reported on this connection
     ended_here: dict[tuple[str, str], api.Assign] = field(default_factory=dict)  # commands that have ended here
     to_master: deque[tuple[str, object, int, int]] = field(default_factory=deque)
     inbox: deque[tuple[SendDecisions, int]] = field(default_factory=deque)
@@ -78,6 +80,8 @@ class Agent:
 
     def say(self, message: e.Message) -> None:
         if self.linked:
+            if isinstance(message, api.JobEnded):
+                self.jobs_ended.append(message)
             self.to_master.append(("message", message, self.external_version, self.external))
         elif isinstance(message, (api.JobEnded, api.TasksDone, api.TasksCancelled, api.CommandEnded)):
             self.kept.append(message)
@@ -221,8 +225,14 @@ class Agent:
         return ""
 
     def end_job(self, job: str) -> None:
-        del self.jobs[job]
-        self.say(api.JobEnded(job=job))
+        over = self.jobs.pop(job)
+        ends = [wanted.ended for wanted in over.tasks.values() if wanted.ended is not None]
+        cancelled = sum(ended.by is EndedBy.CANCELLED for ended in ends)
+        at_end = JobAtEnd(
+            name=over.state.name, user=over.state.user, submitted_at=over.state.submitted_at, ended_at=1000.0,
+            undone=len(ends) < len(over.tasks), tasks_ended=len(ends), tasks_cancelled=cancelled,
+        )  # fmt: skip
+        self.say(api.JobEnded(job=job, at_end=at_end))
         for key, held in list(self.held.items()):
             if key[0] == job:
                 del self.held[key]
@@ -240,14 +250,17 @@ class Agent:
                 self.stopping[key] = held
         return "" if here else "unknown job"
 
-    def unlink(self) -> None:
+    def unlink(self, *, answers_lost: bool = False) -> None:
         """Cut the connection.
 
-        Of the messages under way only the ends of commands are sent again: they have no answer yet.
+        Of the messages under way only the ends of commands and jobs are sent again: they have no answer yet.
+        ``answers_lost``: nor have the jobs' ends that the master has read.
         """
         self.linked = False
-        unanswered = [what for _, what, _, _ in self.to_master if isinstance(what, api.CommandEnded)]
-        self.kept = [*unanswered, *self.kept]
+        unanswered = [what for _, what, _, _ in self.to_master if isinstance(what, (api.CommandEnded, api.JobEnded))]
+        read = [ended for ended in self.jobs_ended if ended not in unanswered] if answers_lost else []
+        self.kept = [*read, *unanswered, *self.kept]
+        self.jobs_ended.clear()
         self.to_master.clear()
         self.inbox.clear()
 

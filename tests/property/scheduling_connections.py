@@ -31,10 +31,10 @@ class Connections(CheckedMaster):
         for message in [*unwanted, *kept]:
             agent.say(message)
 
-    @rule(node=nodes)
-    def unlink(self, node: str) -> None:
+    @rule(node=nodes, answers_lost=st.booleans())
+    def unlink(self, node: str, answers_lost: bool = False) -> None:
         if self.agents[node].linked:
-            self.agents[node].unlink()
+            self.agents[node].unlink(answers_lost=answers_lost)
             self.serve(e.NodeAway(node))
 
     @rule(node=nodes, many=st.integers(1, 8))
@@ -52,6 +52,14 @@ class Connections(CheckedMaster):
                 self.known_version[node], agent.reported = version, external
             self.serve(e.Received(node, what))
             self.books_agree(agent)
+            if isinstance(what, api.JobEnded):
+                self.listed_with_its_outcome(what.job)
+
+    def listed_with_its_outcome(self, job: str) -> None:
+        """Check that a master which has received the report of a job's end lists it, also if the job ended unlinked."""
+        past = self.cluster.past.get(job)
+        assert past is not None, f"{job} is not listed"
+        assert past.outcome_known, f"{job} is listed as {past.view.outcome}: {past.view.why}"
 
     def books_agree(self, agent: Agent) -> None:
         """Check that the master's figure of others' memory is true: no promise is counted twice, or not at all."""
@@ -117,16 +125,17 @@ class Connections(CheckedMaster):
     def agent_restarts(self, node: str) -> None:
         """Restart an agent.
 
-        Its containers, their ends, and its reports of other ends are journaled; its frameworks keep their demands until
-        they come back.
+        Its containers, their ends, and its reports of other ends are journaled, of jobs those that could not be sent;
+        its frameworks keep their demands until they come back.
         """
-        self.unlink(node)
         agent = self.agents[node]
+        journaled = list(agent.kept)
+        self.unlink(node)
         for job in agent.jobs.values():
             job.recovered = True
             job.forgotten |= job.tasks
             job.tasks = {}
-        agent.kept = [said for said in agent.kept if not isinstance(said, api.JobEnded)]
+        agent.kept = [said for said in agent.kept if not isinstance(said, api.JobEnded) or said in journaled]
 
     @precondition(lambda self: any(job.forgotten for agent in self.agents.values() for job in agent.jobs.values()))
     @rule(at=pick)

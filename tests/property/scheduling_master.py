@@ -16,6 +16,7 @@ from master.core import events as e
 from master.core.drains import DrainRequest
 from master.core.finished_jobs import FinishedJob
 from master.core.instructions import Hangup, Instruction, Keep, SendDecisions
+from master.core.unlearnt_jobs import Unlearnt
 from master.ordering import HandOrder
 from penstock.model import Ended
 from penstock.wire import master_api as api
@@ -54,11 +55,14 @@ class CheckedMaster(RuleBasedStateMachine):
         self.kept_orders: dict[str, HandOrder] = {}
         #: Job → its user.
         self.users: dict[str, str] = {}
+        #: Jobs whose size some master has learnt.
+        self.taught: list[str] = []
         #: Tasks whose cancellation some master has received.
         self.cancelled_tasks: set[tuple[str, str]] = set()
 
     def start_master(self) -> None:
         self.cluster = Cluster(self.settings)
+        self.watch_learning()
         self.known_version = dict.fromkeys(NODES, 0)
         self.log: list[tuple[e.Event, float]] = []
         self.said: list[list[Instruction]] = []
@@ -66,6 +70,19 @@ class CheckedMaster(RuleBasedStateMachine):
         self.decisions: Sequence[api.AnyDecision] = ()
         self.ends: dict[tuple[str, str], Ended] = {}
         self.serve(e.StateRestored(dict(self.kept_drains), list(self.kept_jobs.values()), (), dict(self.kept_orders)))
+
+    def watch_learning(self) -> None:
+        """Note the jobs that the master learns from."""
+        unlearnt = self.cluster.unlearnt
+        learn = unlearnt._learn
+
+        def learns(over: Unlearnt) -> None:
+            if over.teaches:
+                assert over.job.job not in self.taught, f"{over.job.job} is counted twice"
+                self.taught.append(over.job.job)
+            learn(over)
+
+        unlearnt._learn = learns  # type: ignore[method-assign]
 
     def serve(self, event: e.Event) -> None:
         if isinstance(event, e.Received) and isinstance(event.message, api.TasksCancelled):

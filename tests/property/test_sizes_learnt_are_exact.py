@@ -59,12 +59,9 @@ class Measured(RuleBasedStateMachine):
         self.used: dict[str, dict[str, float]] = {name: {} for name in NODES}  # by node: container → CPU seconds
         self.ids = 0
         self.to_master: dict[str, list[Callable[[], object]]] = {name: [] for name in NODES}
+        self.kept: list[m.Event] | None = None  # the reports of a, while it has no link to the master
         for name, agent in self.agents.items():
-            registration = api.Register(
-                protocol=1, node=name, version="0", capacity=agent.settings.capacity, load=agent.load(self.now),
-                complete=True,
-            )  # fmt: skip
-            self.master(m.Received(name, registration))
+            self.register(name)
             agent.handle(e.SessionOpened(1, "u", "c"), self.now)
         self.begin()
 
@@ -79,6 +76,29 @@ class Measured(RuleBasedStateMachine):
         self.deliver()
 
     # ------------------------------------------------------------ between them
+
+    def register(self, name: str) -> None:
+        agent = self.agents[name]
+        agent.link_opens()
+        registration = api.Register(
+            protocol=1, node=name, version="0", capacity=agent.settings.capacity, load=agent.load(self.now),
+            jobs=agent.job_states(), complete=True,
+        )  # fmt: skip
+        self.master(m.Received(name, registration))
+        agent.attained.lasts_read = True
+
+    def link_breaks(self) -> None:
+        self.master(m.NodeAway("a"))
+        self.kept = []
+
+    def link_returns(self) -> None:
+        """Let a register, and report what it has kept: the ends of jobs."""
+        kept, self.kept = self.kept or [], None
+        self.register("a")
+        for event in kept:
+            assert isinstance(event, m.Received)
+            if isinstance(event.message, api.JobEnded):
+                self.master(event)
 
     def master(self, event: m.Event) -> None:
         for instruction in self.cluster.handle(event, self.now):
@@ -108,6 +128,9 @@ class Measured(RuleBasedStateMachine):
         return instructions
 
     def say(self, name: str, event: m.Event) -> None:
+        if name == "a" and self.kept is not None:
+            self.kept.append(event)
+            return
         self.to_master[name].append(lambda: self.master(event))
 
     def ends(self, name: str, container: str, more_s: float) -> None:
@@ -174,9 +197,9 @@ class Measured(RuleBasedStateMachine):
         running = [(name, container) for name in NODES for container in self.used[name]]
         self.ends(*running[at % len(running)], seconds)
 
-    @rule(told=st.booleans(), last=nodes)
-    def job_ends(self, told: bool, last: str) -> None:
-        """End a job.
+    @rule(told=st.booleans(), last=nodes, away=st.booleans())
+    def job_ends(self, told: bool, last: str, away: bool) -> None:
+        """End a job, perhaps while its origin is ``away``.
 
         Its commands have ended, as those of a finished job have; its lent processes go on until they are back.
         """
@@ -190,6 +213,8 @@ class Measured(RuleBasedStateMachine):
             if told:
                 self.deliver()
         self.deliver()
+        if away:
+            self.link_breaks()
         for name in [*(name for name in NODES if name != last), last]:
             if self.agents[name].sessions[1].jobs:
                 self.agent(name, e.Requested(agent_methods.LEAVE_JOB, 1, LeaveJob(job=self.job)))
@@ -198,6 +223,8 @@ class Measured(RuleBasedStateMachine):
                 if told:
                     self.deliver()
         self.deliver()
+        if away:
+            self.link_returns()
         for name in NODES:
             self.heartbeat(name)
         self.deliver()
@@ -222,7 +249,7 @@ class Measured(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if sys.exc_info()[0] is None:
-            self.job_ends(True, "a")
+            self.job_ends(True, "a", away=False)
 
 
 TestMeasured = Measured.TestCase
