@@ -10,6 +10,8 @@ from agent.core.instructions import ReadCpuTimes, Wake
 from agent.core.rank_order import BY_PRIORITY, FIRST_QUEUE_S, ContainerRank, queue_of
 from agent.core.rank_weights import STEP, nice_of
 from agent.core.snapshot import ContainerUse, Snapshot
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import EndJob
 from penstock.wire.master_api import Decided, SetPriority
 from tests.unit.agent.core.ranks_bed import Bed, told_order
 
@@ -60,6 +62,41 @@ def test_what_ended_counts_for_its_job(bed: Bed) -> None:
     bed.end(one)
     bed.sample()
     assert bed.node.ranks.standings[job].cpu_s == 8.0
+
+
+def end_job(bed: Bed, session: int, job: str) -> None:
+    bed.send(e.Requested(m.END_JOB, session, EndJob(job=job)))
+
+
+@pytest.mark.parametrize("sampled_s", [0.0, 3.0])
+def test_a_container_that_outlives_its_job_begins_anew(sampled_s: float) -> None:
+    """Else what is left of a short job, the exit of its processes, would wait for all that have used less."""
+    bed = Bed(has_master=True)
+    short, others = bed.launch(), [bed.launch(), bed.launch()]
+    session = bed.connect(short)
+    job = bed.register(session)
+    told_order(bed, [job, *(bed.register(bed.connect(each)) for each in others)])
+    bed.used_s |= {short: sampled_s, others[0]: 1.0, others[1]: 1.0}
+    bed.sample()
+    end_job(bed, session, job)
+    bed.sample(**{short.replace("-", "_"): 3.2 - sampled_s})
+    assert bed.order()[0] == short, "a short job may not have been sampled before its end"
+    assert bed.node.ranks.standings[short].cpu_s == pytest.approx(0.0)
+    bed.sample(**{short.replace("-", "_"): 0.4})
+    assert bed.order()[0] == short and bed.node.ranks.standings[short].cpu_s == pytest.approx(0.4)
+    bed.sample(**{short.replace("-", "_"): 5.0})
+    assert bed.order()[-1] == short, "it goes on like any other container without a job"
+
+
+def test_the_next_job_in_a_container_does_not_count_what_the_last_one_used(bed: Bed) -> None:
+    container = bed.launch()
+    for _ in range(2):
+        session = bed.connect(container)
+        job = bed.register(session)
+        bed.sample()
+        bed.sample(**{container.replace("-", "_"): 7.0})
+        assert bed.node.ranks.standings[job].cpu_s == pytest.approx(7.0)
+        end_job(bed, session, job)
 
 
 def test_opportunistic_work_has_no_rank_until_it_is_promoted(bed: Bed) -> None:
