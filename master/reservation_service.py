@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,6 +33,8 @@ from penstock.wire.reservation_api import OnBehalf
 log = structlog.get_logger()
 #: Longest time between two updates of the plan (seconds).
 _LOOK_S = 1.0
+#: The same while nothing is reserved; a call looks first in any case.
+_LOOK_IDLE_S = 10.0
 #: The calls that request a reservation.
 _PROMISES = frozenset({"reserve", "update_reservation"})
 
@@ -72,6 +75,7 @@ class ReservationService:
         #: Counts of reservations accepted (also changed), rejected, and no longer kept.
         self.counts: dict[Literal["accepted", "rejected", "missed"], int] = {"accepted": 0, "rejected": 0, "missed": 0}
         self._lock = asyncio.Lock()
+        self._accepted = asyncio.Event()  # a call has changed the reservations since the latest update
         self._written: dict[str, _Kept] = {}  # as in the store
         self._expected = Bundle()  # the nodes' capacity before this process started
         self._gathered_at = time.monotonic() + cluster.settings.node_timeout_s
@@ -120,6 +124,7 @@ class ReservationService:
                 await self._write(answered, before)
                 self.counts["accepted"] += asked.call in _PROMISES
                 log.info("reservation", call=asked.call, reservation=answered.changed, user=asked.user)
+                self._accepted.set()
                 self._wake()
             return answered.answer
 
@@ -138,11 +143,14 @@ class ReservationService:
 
     async def _run(self) -> None:
         while True:
+            self._accepted.clear()
             try:
                 await self._look()
             except Exception as error:  # the root of a task: no error may stop the updates of the plan
                 log.error("the plan could not be looked after", exc_info=error)
-            await asyncio.sleep(self._until_next_s())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._until_next_s()):
+                    await self._accepted.wait()
             if self.manager.entries:
                 self._wake()
 
@@ -150,7 +158,8 @@ class ReservationService:
         """Return the time to the next change of promises, or to the next update of the capacity."""
         now, monotonic_s = time.time(), time.monotonic()
         changes_at = self.follower.changes_at(now)
-        look_s = min(_LOOK_S, next_tick_s(monotonic_s, _LOOK_S) - monotonic_s)
+        longest_s = _LOOK_S if self.manager.entries else _LOOK_IDLE_S
+        look_s = min(longest_s, next_tick_s(monotonic_s, longest_s) - monotonic_s)
         return look_s if changes_at is None else max(0.01, min(look_s, changes_at - now))
 
     async def _look(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -266,6 +267,29 @@ async def test_the_plan_is_updated_at_least_each_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_s: float, pause_s: float
 ) -> None:
     async with reservation_service(tmp_path / "store", cluster().cluster) as one:
+        await ask(one, "reserve", rdl=RDL)
         monkeypatch.setattr("master.reservation_service.time.monotonic", lambda: now_s)
         assert one._until_next_s() == pytest.approx(pause_s)
         monkeypatch.undo()
+
+
+async def test_where_nothing_is_reserved_the_plan_is_seldom_updated_until_something_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("master.reservation_service._LOOK_IDLE_S", 1e6)
+    async with reservation_service(tmp_path / "store", cluster().cluster) as one:
+        assert one._until_next_s() > 1.0
+        updated = asyncio.Event()
+        monkeypatch.setattr(one, "_look", updated_by(one._look, updated))
+        await ask(one, "reserve", rdl=RDL)
+        async with asyncio.timeout(60.0):  # far less than what it would have waited
+            await updated.wait()
+        assert one._until_next_s() <= 1.0
+
+
+def updated_by(look: Callable[[], Awaitable[None]], updated: asyncio.Event) -> Callable[[], Awaitable[None]]:
+    async def looking() -> None:
+        await look()
+        updated.set()
+
+    return looking
