@@ -144,7 +144,7 @@ class Gittins:
         some = [
             (job, queue)
             for job, queue, known in zip(jobs, queues, largest, strict=True)
-            if job.needs < math.inf and job.service > known
+            if job.needs < math.inf and job.service > known and any(job.remaining)
         ]
         left = announced([job for job, _ in some], [queue for _, queue in some], cluster).tolist() if some else ()
         return {job.job: own for (job, _), own in zip(some, left, strict=True) if own}
