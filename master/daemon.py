@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import secrets
@@ -185,6 +186,8 @@ class Master:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set; notify the service manager's watchdog."""
+        gc.collect()
+        gc.freeze()  # objects from start-up stay: garbage collection skips them from now on
         sdnotify.notify("READY=1")
         watchdog_s = sdnotify.watchdog_interval_s()
         while not stop.is_set():
