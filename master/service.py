@@ -32,7 +32,7 @@ from penstock.config import calls
 from penstock.config.endpoint import Endpoint, UnixEndpoint
 from penstock.config.live_config import LiveConfig
 from penstock.security import tls
-from penstock.ticks import next_tick_s
+from penstock.ticks import BETWEEN, next_tick_s
 from penstock.transport import Listener, RpcPeer
 from penstock.wire import master_api as api
 from penstock.wire import relayed_methods as relays
@@ -83,7 +83,7 @@ class MasterService:
         self._round: asyncio.TimerHandle | None = None
         self._round_due_s = 0.0  # when its interval is over
         self._held_until_s = 0.0  # it may wait longer, for what follows a registration
-        self._watch: asyncio.TimerHandle | None = None
+        self._watch: asyncio.Handle | None = None
         self._watch_due_s = 0.0  # loop time
         self._last_round = time.monotonic() - cluster.settings.interval_s
         self._last_placing_round = self._last_round
@@ -336,10 +336,14 @@ class MasterService:
 
     def _watch_nodes(self) -> None:
         """Watch for silent nodes, which cause no event: run a round once per heartbeat even without work to place."""
-        self._watch_due_s = next_tick_s(self._loop.time(), self.cluster.settings.heartbeat_s)
-        self._watch = self._loop.call_at(self._watch_due_s, self._watch_nodes)
+        self._watch_due_s = next_tick_s(self._loop.time(), self.cluster.settings.heartbeat_s, BETWEEN)
+        self._watch = self._loop.call_at(self._watch_due_s, self._watch_last)
         if self._round is None:
             self._run_round()
+
+    def _watch_last(self) -> None:
+        """Go on after the other timers of this instant, so that the watch is no lag of the loop to them."""
+        self._watch = self._loop.call_soon(self._watch_nodes)
 
 
 def _refused(address: str, error: Exception) -> None:

@@ -84,6 +84,7 @@ class NodeTable:
         self._touched: dict[str, None] = {}
         self._unsized: set[str] = set()  # nodes with commands of unknown size, each of which counts as EPT
         self._size = 0
+        self._heard_since = -math.inf  # no node's `last_message_at` is earlier
         self._large: tuple[int, Node | None] = (-1, None)  # the node with the most memory, for one `shape`
         self._grow(16)
         self.follow_lengths()
@@ -212,7 +213,12 @@ class NodeTable:
         return self.takes_work[: len(self.nodes)].nonzero()[0]
 
     def silent(self, now: float, for_s: float) -> list[Node]:
-        """Return the nodes that have been away or silent for longer than ``for_s``."""
+        """Return the nodes that have been away or silent for longer than ``for_s``. Times of messages only grow, so no
+        node is examined before the one that was silent longest could be.
+        """
+        if now - self._heard_since <= for_s:
+            return []
+        self._heard_since = float(self.last_message_at[: len(self.nodes)].min(initial=now))
         return [self.nodes[row] for row in (now - self.last_message_at[: len(self.nodes)] > for_s).nonzero()[0]]
 
     def could_hold(self, memory_bytes: float, cores: float, *, opportunistic: Opportunistic) -> bool:

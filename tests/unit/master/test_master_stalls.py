@@ -49,6 +49,19 @@ def test_a_silent_node_is_lost_by_the_time_that_the_master_listened(gaps: list[f
         cluster.handle(e.Received("beats", api.Heartbeat(load=load(), decided=0)), now)
 
 
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.0, 2.0)), max_size=40))
+def test_nodes_are_lost_one_by_one_as_each_was_heard_last(heard: list[tuple[str, float]]) -> None:
+    cluster, now, last = registered("a", "b", "c"), 0.0, dict.fromkeys("abc", 0.0)
+    for name, gap_s in heard:
+        now += gap_s
+        cluster.handle(e.RoundDue(1000.0 + now), now)
+        last = {each: at for each, at in last.items() if now - at <= TIMEOUT_S}
+        assert cluster.nodes.keys() == last.keys()
+        if name in last:
+            cluster.handle(e.Received(name, api.Heartbeat(load=load(), decided=0)), now)
+            last[name] = now
+
+
 def test_a_late_round_counts_as_a_stall_of_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=1000.0)
     fake = SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 1e9 + clock.now)
@@ -98,6 +111,7 @@ async def test_the_watch_after_a_stall_is_no_second_stall(
         clock.now = due.at + each_s
         service._watch_nodes()
     assert stalled_s == pytest.approx(stalls_s)
+    assert due.at % 1.0 == pytest.approx(0.5), "the process wakes once for all that looks between two samples"
 
 
 class FakeLoop:
