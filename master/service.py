@@ -14,6 +14,7 @@ from master import drains, jobs
 from master.connection import AgentConnection, Relayed
 from master.core import Cluster, MasterSettings
 from master.core import events as e
+from master.core.dues import BEHIND_S
 from master.core.instructions import (
     AcknowledgeEnd,
     Explain,
@@ -45,9 +46,6 @@ from penstock.wire.reservation_api import OnBehalf
 log = structlog.get_logger()
 #: Number of stored refusals of a taken name, each of which is logged once.
 _TAKEN_NAMES_MAX = 1000
-#: A round waits for this time after a registration, as the messages right behind it change what is to be placed, and
-#: one without a task to place for the tasks behind a job.
-_BEHIND_S = 0.02
 #: Registrations delay a round by at most this time: agents that register again and again must not stop all rounds.
 _BEHIND_MAX_S = 0.2
 
@@ -209,7 +207,7 @@ class MasterService:
         self._by_node[message.node] = connection
         if other is not None:
             other.hang_up(f"silent, and {connection.address} registered under the same name")
-        self._carry_out(instructions, wait_s=_BEHIND_S)
+        self._carry_out(instructions, wait_s=BEHIND_S)
         return self.cluster.settings
 
     def reconfigure(self, settings: MasterSettings) -> None:
@@ -305,7 +303,7 @@ class MasterService:
         if self.cluster.wants_to_place:
             due_s = max(now, self._last_placing_round + interval_s)
         else:
-            due_s = max(now + _BEHIND_S, self._last_round + interval_s)
+            due_s = max(now + BEHIND_S, min(self._last_round + interval_s, self.cluster.dues.order_due))
         if self._round is not None:
             if due_s >= self._round_due_s and not wait_s:
                 return

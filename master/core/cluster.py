@@ -108,8 +108,8 @@ class Cluster:
             LateExecutors(members, executors, kept),
         )  # fmt: skip
         return Rounds(
-            shared, dues, table, members, outbox, self.order, executors, quotas, self.admission, waiting, ahead,
-            regular, plan, kept, slack, placing,
+            shared, dues, table, members, outbox, self.order, self._priorities, executors, quotas, self.admission,
+            waiting, ahead, regular, plan, kept, slack, placing,
         )  # fmt: skip
 
     def _routes(self) -> dict[type[Any], Callable[[Node, Any, float], None]]:
@@ -170,7 +170,8 @@ class Cluster:
     def wants_round(self) -> bool:
         """Return whether a round could do what the last one could not, or a new order is due."""
         dues = self.dues
-        return dues.order_owed or (dues.changed and (self.members.ready_tasks > 0 or dues.promotable))
+        may_place = dues.changed and (self.members.ready_tasks > 0 or dues.promotable)
+        return may_place or (dues.order_owed and self._priorities.may_change)
 
     @property
     def wants_to_place(self) -> bool:
@@ -221,8 +222,7 @@ class Cluster:
         node.heartbeats += 1
         external = node.external_memory_bytes
         node.take_load(message.load, message.decided)
-        self._lifecycle.attained(node, message.load)
-        if message.load.jobs:
+        if self._lifecycle.attained(node, message.load):
             self._priorities.served(node, now)
         if message.commands:
             self.unlearnt.commands_ended(message.commands)

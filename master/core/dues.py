@@ -6,6 +6,10 @@ import math
 
 from master.core.settings import CurrentSettings
 
+#: A round waits for this time after a registration, as the messages right behind it change what is to be placed. A
+#: round without a task to place, and the order of the jobs, wait as long for the tasks behind a job.
+BEHIND_S = 0.02
+
 
 class Clock:
     """The cluster's clock. Times are monotonic seconds; Unix time is known since the latest round."""
@@ -55,6 +59,17 @@ class Dues:
     def order_anew(self) -> None:
         """Make the order of jobs due at once, or ``interval_s`` after the last time."""
         self.order_due, self.order_owed = min(self.order_due, self.ordered_at + self._settings.current.interval_s), True
+
+    def order_with_tasks(self, now: float) -> None:
+        """Make the order of jobs due with the next round, or as :meth:`order_anew`, but :data:`BEHIND_S` from now or
+        later: a job has come, and one ranking is to serve its place in the order and the placement of its tasks.
+        """
+        self.order_anew()
+        self.order_due = max(self.order_due, now + BEHIND_S)
+
+    def order_wanted(self, now: float) -> bool:
+        """Return whether a round is to compute the order of jobs for the agents."""
+        return self.order_owed or now >= self.order_due
 
     def order_with_service(self) -> None:
         """Make the order of jobs due half a heartbeat after the last time: jobs have received service."""

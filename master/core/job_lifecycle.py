@@ -59,7 +59,6 @@ class JobLifecycle:
                 f"{self._settings.current.ordering}: submitted at {job.submitted_at:.3f}, until the order is looked at"
             )
             job.priority_sent(job.origin, self._outbox.propose(job.origin, priority_of(job, why)))
-        self._dues.order_anew()
         if job.admitted and not state.admitted:
             self._outbox.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
 
@@ -178,6 +177,7 @@ class JobLifecycle:
             job = self.new_job(message.job, node.name, now)
             job.since_birth = True
         self.describe(job, message)
+        self._dues.order_with_tasks(now)
         self._dues.room_changed = True
 
     def joined(self, node: Node, message: api.JoinJob, now: float) -> None:
@@ -254,14 +254,17 @@ class JobLifecycle:
         job.end()
         return job
 
-    def attained(self, node: Node, load: api.Load) -> None:
-        """Store a node's report of the service that jobs received there, and of what they hold."""
+    def attained(self, node: Node, load: api.Load) -> bool:
+        """Store a node's report of the service that jobs received there, and of what they hold; return whether it may
+        change the order of the jobs.
+        """
+        changed = False
         for use in load.jobs:
             job = self._members.jobs.get(use.job)
             if job is None:
                 self._unlearnt.received(node, use)
             elif message_checks.takes_part(node, job):
-                job.work.attained(node.name, use)
+                changed |= job.work.attained(node.name, use)
                 if use.last:
                     if any(key[0] == job.job for key in node.held):  # the node was given more meanwhile
                         job.work.told_last.discard(node.name)
@@ -270,6 +273,8 @@ class JobLifecycle:
                             self._dues.order_anew()
                 elif node.name not in job.hosts:
                     job.served_by(node.name, job.priority if job.described else None)
+                    changed = True
+        return changed
 
 
 def _store_end(job: Job, node: Node, message: api.JobEnded) -> None:

@@ -40,14 +40,20 @@ class Priorities:
     _guarantees: Guarantees
     _clock: Clock
 
+    @property
+    def may_change(self) -> bool:
+        """Return whether a new order may lead to a message: an only job that has its place already is the first."""
+        jobs = self._members.jobs.values()
+        return len(jobs) > 1 or any(job.hosts_to_tell or not job.ranked for job in jobs)
+
     def spread(self, ranking: Placing, now: float) -> None:
         """Tell the agents that serve a job its priority, its tenant and its promised cores, where one has changed.
 
-        The order is computed with the heartbeats that tell of service, at most every half of one's interval, and, at
-        most every ``interval_s``, when a job has come, has ended, or has been learnt from. A job that was moved within
-        a heartbeat, and has received service since, keeps its priority: its own service changes the order gradually. It
-        does not keep it before a job that came a moment ago. Other changes of the order, and new jobs, are sent at
-        once.
+        The order is computed with the heartbeats that tell of new service, at most every half of one's interval, and,
+        at most every ``interval_s``, with the round for a job that has come, and when one has ended or has been learnt
+        from. A job that was moved within a heartbeat, and has received service since, keeps its priority: its own
+        service changes the order gradually. It does not keep it before a job that came a moment ago. Other changes of
+        the order, and new jobs, are sent at once.
         """
         self._dues.ordered(now)
         order = [job for name in ranking.order() if (job := self._members.jobs[name]).hosts]

@@ -111,6 +111,8 @@ class Registration:
             job.complete = message.complete
             self._lifecycle.describe(job, state)
             jobs.append(job)
+        if jobs:
+            self._dues.order_anew()
         return jobs
 
     def _holdings(self, node: Node, message: api.Register, before: dict[Key, Held], now: float) -> None:

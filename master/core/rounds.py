@@ -19,6 +19,7 @@ from master.core.membership import Membership
 from master.core.order import Order
 from master.core.outbox import Outbox
 from master.core.plan import PlanFollower
+from master.core.priorities import Priorities
 from master.core.regular import RegularWork
 from master.core.settings import CurrentSettings
 from master.core.slack import SlackWork
@@ -37,6 +38,7 @@ class Rounds:
     _members: Membership
     _outbox: Outbox
     _order: Order
+    _priorities: Priorities
     _executors: Executors
     _user_quotas: UserQuotas
     _admission: Admission
@@ -64,8 +66,12 @@ class Rounds:
         waiting = self._members.with_ready_tasks()
         hopeful = self._waiting.possible(waiting) if waiting else set()
         looks_ahead = bool(waiting) and self._ahead.due(now)
-        if ranking is None and (hopeful or looks_ahead):
+        order_wanted = self._dues.order_wanted(now)
+        if ranking is None and (hopeful or looks_ahead or (waiting and order_wanted)):
             ranking = self._order.rank(now)
+        if order_wanted:  # one ranking serves both, and a task is placed with its job's new priority
+            self._priorities.spread(self._order.rank_for_agents(now) if ranking is None else ranking, now)
+            looks_ahead = bool(waiting) and self._ahead.due(now)
         self._admission.refuse_unfit(now)
         self._dues.changed = False
         if self._settings.current.promotion and self._dues.promotable:

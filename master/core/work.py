@@ -133,11 +133,13 @@ class Work:
         named = {stage.stage for stage in stages}
         self.service = {stage: s for stage, s in self.service.items() if stage in named or stage in self.tallies}
 
-    def attained(self, node: str, use: JobUse) -> None:
-        """Add a node's report of the service received there so far. A decrease means that the node's count has
-        restarted, as does a report after the last one.
+    def attained(self, node: str, use: JobUse) -> bool:
+        """Add a node's report of the service received there so far; return whether it says anything new. A decrease
+        means that the node's count has restarted, as does a report after the last one.
         """
         before = self.seen.get(node)
+        if use == before:
+            return False
         known = before.service_s if before is not None else 0.0
         self.slots += (0 if use.last else use.running) - (before.running if before is not None else 0)
         gained = use.service_s - known
@@ -157,6 +159,7 @@ class Work:
             self.service[stage] = self.service.get(stage, 0.0) + gained / len(under_way)
         while len(self.service) > 2 * MOST_STAGES:
             del self.service[next(iter(self.service))]
+        return True
 
     def under_way(self) -> list[str]:
         """Return the stages with tasks left that wait for no other stage."""

@@ -207,6 +207,18 @@ async def test_tasks_hasten_a_round_that_has_none_to_place(clocked: Any) -> None
     assert service.cluster.counts["assigned"] == placed + 1
 
 
+async def test_a_round_that_has_just_run_does_not_delay_the_place_of_a_job(clocked: Any) -> None:
+    service, loop, clock = clocked
+    connection = register(service, "a", "runs")
+    for pause_s in (10.0, 0.5):  # the second round has no order to compute
+        loop.go_to(clock.now + pause_s)
+        service._run_round()
+    service.received(connection, e.Received("a", job_state("new")))
+    assert not service.cluster.jobs["new"].ranked
+    loop.go_to(clock.now + 0.021)
+    assert service.cluster.jobs["new"].ranked
+
+
 async def test_rounds_that_may_not_place_yet_keep_to_the_interval(clocked: Any) -> None:
     service, loop, clock = clocked
     service.cluster.dues.gathers_until = clock.now + 10.0
