@@ -74,7 +74,7 @@ class Corpus(NamedTuple):
     def save(self, path: Path) -> None:
         """Write the description (not the text) as JSON."""
         document = {
-            "partitions": [each._replace(sample=_text(each.sample)) for each in self.partitions],
+            "partitions": [[*each[:-1], _text(each.sample)] for each in self.partitions],
             "names": self.names,
             "ends": _text(self.ends),
         }
