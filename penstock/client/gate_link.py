@@ -150,7 +150,7 @@ class GateLink:
 
     def _link_changed(self, up: bool) -> None:
         """Called by the client: the connection is lost, or restored with the job registered again."""
-        if self._client is None or self._job is None or self._job.over:  # over: cancelled while it joined it again
+        if self._client is None or self._job is None or self._job.over:  # over: cancelled, which the watcher knows
             return
         if up:
             self._is_linked(self._client, self._job)

@@ -264,6 +264,8 @@ class Job(JobSession):
         except (RpcError, JobCancelled) as error:
             self.close(error)
             return
+        if self.failure is not None:  # cancelled: the notification came with the answer
+            return
         self.registered(answer)
         self.send(peer)
         if (unwanted := self.cancellations_to_repeat()) is not None:

@@ -250,16 +250,21 @@ class JobSession:
     def _request(
         self, stage: str, tasks: Sequence[TaskRequest], opportunistic: Opportunistic
     ) -> tuple[list[str], Callable[[], Place]]:
-        """Record tasks; return their names, and the request for each attempt to send it.
+        """Record tasks; return their names, and the request for each attempt to send it. An attempt raises the job's
+        failure if the job failed meanwhile.
 
         Raises:
             ValueError: a task of this name was requested before.
         """
         asked = list(tasks)
         self._tasks.ask(stage, asked, opportunistic=opportunistic)
-        return [request.task for request in asked], lambda: Place(
-            job=self.id, stage=stage, tasks=self._tasks.wanted(asked), opportunistic=opportunistic
-        )
+
+        def request() -> Place:
+            if self.failure is not None:
+                raise self.failure
+            return Place(job=self.id, stage=stage, tasks=self._tasks.wanted(asked), opportunistic=opportunistic)
+
+        return [request.task for request in asked], request
 
     def _record(self, params: Params) -> bool:
         """Record a notification about the job; return whether it tells the face something new."""

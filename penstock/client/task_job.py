@@ -130,6 +130,8 @@ class TaskJob(JobSession):
             except JobCancelled as error:
                 self._finish(error)
                 return
+            if self.failure is not None:  # cancelled: the notification came with the answer
+                return
             if (unwanted := self.cancellations_to_repeat()) is not None:
                 self._session.notify(m.CANCEL_TASKS, unwanted)
             self._repeat_requests()

@@ -70,6 +70,7 @@ class FakeAgent:
         self.calls: list[tuple[str, Any]] = []
         self.containers: dict[str, FakeContainer] = {}
         self.known_jobs: set[str] = set()
+        self.cancelled: dict[str, str] = {}  # job → the user who cancelled it
         self.has_master = True
         self.admits = True
         self.admits_by_message = False  # the answer to a registration is no, a message sent with it admits the job
@@ -148,6 +149,7 @@ class FakeAgent:
     def cancel_job(self, job: str, by: str) -> None:
         """Cancel a job as the user ``by``."""
         self.known_jobs.discard(job)
+        self.cancelled[job] = by
         for peer in self._peers:
             peer.notify("job_cancelled", CancelledBy(job=job, by=by))
 
@@ -216,6 +218,9 @@ class FakeAgent:
         )
 
     def _register_job(self, peer: RpcPeer, asked: Any) -> JobRegistered:
+        if asked.job in self.cancelled:
+            peer.notify("job_cancelled", CancelledBy(job=asked.job, by=self.cancelled[asked.job]))
+            return JobRegistered(job=asked.job, admitted=False)
         if asked.job and asked.job not in self.known_jobs:
             raise bad_request(f"no job {asked.job!r}", field="job")
         self._ids += 1

@@ -302,3 +302,35 @@ async def test_a_client_that_is_closed_while_it_reconnects_can_be_cancelled(fake
     with pytest.raises(asyncio.CancelledError):
         await closing
     await client.close()
+
+
+async def test_of_several_jobs_only_the_one_that_was_cancelled_during_the_restart_is_over(
+    fake: FakeAgent, client: AgentClient
+) -> None:
+    doomed, other = [await client.register_job(name) for name in ("doomed", "other")]
+    first, waiting = doomed.submit("cpu", 1), other.submit("cpu", 1)
+    await first.granted
+    await doomed.place("map", [request_of("m1", "true")])
+    fake.kills = False
+    await doomed.cancel_tasks(["m1"])
+    ended = asyncio.ensure_future(doomed.ended("m1"))
+    await fake.stop()
+    late = asyncio.ensure_future(doomed.place("map", [request_of("m2", "true")]))
+    await asyncio.sleep(0)
+    fake.known_jobs.discard(doomed.id)
+    fake.cancelled[doomed.id] = "ann"
+    await fake.start()
+    for refused_one in (ended, late):
+        with pytest.raises(JobCancelled, match="job 'doomed' was cancelled by ann"):
+            await asyncio.wait_for(refused_one, 5)
+    await asyncio.wait_for(waiting.granted, 5)
+    assert [asked.job for asked in fake.called("register_job")] == ["", "", doomed.id, other.id]
+    assert [asked.job for asked in fake.called("submit")][2:] == [other.id]
+    assert len(fake.called("place")) == len(fake.called("cancel_tasks")) == 1, "nothing is asked about a cancelled job"
+
+
+async def test_a_client_that_joins_a_cancelled_job_gets_the_cancellation(fake: FakeAgent, client: AgentClient) -> None:
+    fake.cancelled["job-7"] = "ann"
+    job = await client.register_job("late", job="job-7")
+    with pytest.raises(JobCancelled, match="job 'late' was cancelled by ann"):
+        job.submit("cpu", 1)

@@ -213,6 +213,25 @@ def test_waiting_and_later_callers_get_the_name_of_the_user_who_cancelled_the_jo
     first.release()
 
 
+def test_a_gate_whose_job_was_cancelled_when_the_agent_died_refuses_work_at_the_next_agent(
+    agent: AgentThread, gate: Gate
+) -> None:
+    first = gate.acquire("cpu", 1)
+    waiting = in_thread(lambda: gate.acquire("cpu", 2))
+    agent.until(lambda fake: len(fake.queued) == 1)
+    job = gate.job
+    agent.stop()
+    agent.agent.cancelled[job] = "ann"
+    agent.start()
+    for asks in (waiting, lambda: gate.acquire("cpu", 3)):
+        with pytest.raises(JobCancelled, match="job 'test' was cancelled by ann"):
+            asks()
+    first.release()
+    assert gate.wait_closed(TIMEOUT_S)
+    assert agent.do(lambda fake: [asked.job for asked in fake.called("register_job")]) == [job]
+    assert agent.do(lambda fake: fake.called("submit")) == []
+
+
 def test_a_job_that_was_cancelled_while_the_gate_rejoins_is_not_registered_anew(agent: AgentThread, gate: Gate) -> None:
     first = gate.acquire("cpu", 1)
     waiting = in_thread(lambda: gate.acquire("cpu", 2))

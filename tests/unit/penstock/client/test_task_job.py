@@ -84,3 +84,25 @@ def test_a_task_whose_cancellation_was_refused_is_asked_for_again(agent: AgentTh
         assert isinstance(job.next(60), Started)
         assert agent.do(lambda fake: [task.task for asked in fake.called("place") for task in asked.tasks]) == ["t"]
         assert agent.do(lambda fake: fake.called("cancel_tasks")) == []
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["waiting", "in a request"])
+def test_a_job_that_was_cancelled_when_the_agent_died_is_not_registered_anew(agent: AgentThread, asks: bool) -> None:
+    with Session.connect(agent.socket, "test", patience_s=60) as session:
+        job = TaskJob(session, RegisterJob(name="j"), lambda linked: None)
+        assert isinstance(job.next(60), Started)
+        command = ContainerSpec(argv=("true",))
+        job.place("s", [TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=command)], False)
+        assert job.next(60) == TaskPlaced("t", "fake")
+        agent.agent.kills = False
+        job.cancel_tasks(["t"])
+        agent.stop()
+        agent.agent.cancelled[job.id] = "ann"
+        agent.start()
+        with pytest.raises(JobCancelled, match="job 'j' was cancelled by ann"):
+            if asks:
+                job.place("s", [TaskRequest(task="u", usage=KindAmounts(cpu=1.0), command=command)], False)
+            else:
+                job.next(60)
+        assert agent.do(lambda fake: [asked.job for asked in fake.called("register_job")]) == [job.id]
+        assert agent.do(lambda fake: fake.called("place") + fake.called("cancel_tasks")) == []

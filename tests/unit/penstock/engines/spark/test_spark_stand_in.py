@@ -254,15 +254,14 @@ async def test_one_that_may_have_been_placed_is_not_run_a_second_time(
     agent: FakeAgent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def lost(peer: Any, request: Any) -> Done:
-        agent.refuse["place"] = refused("no such job")
         lose_job(agent)
         await agent.until(lambda: peer.closed)  # before the answer is written
         return Done()
 
     monkeypatch.setattr(agent, "_place", lost)
     assert await asyncio.wait_for(start_stand_in(), WAIT_S) == 1
-    assert len(agent.called("place")) == 2, "the second is refused, the first was not"
-    assert capsys.readouterr().err == "penstock: no such job\n"
+    assert len(agent.called("place")) == 1, "the job is over: its request is not repeated"
+    assert capsys.readouterr().err == "penstock: the job has ended\n"
 
 
 async def test_one_that_is_cancelled_before_its_admission_ends(
