@@ -32,7 +32,7 @@ from penstock.wire import relayed_methods as relays
 from penstock.wire.connection import RpcConnection, read_params, to_wire
 from penstock.wire.errors import RpcError, bad_request, unavailable
 from penstock.wire.jobs_api import Lend
-from penstock.wire.master_api import JOIN_JOB, JoinJob
+from penstock.wire.master_api import JOIN_JOB, JobJoined, JoinJob
 from penstock.wire.method import USERS, Method, R, Served, handlers
 from penstock.wire.rejections import rejection, rejection_of_raw
 from penstock.wire.reservation_api import OnBehalf, UseReservation
@@ -254,13 +254,21 @@ class FrameworkSession:
         return self._shell.dispatch(event)
 
     async def _join_elsewhere(self, event: e.JobRegistered, link: MasterRelay) -> object:
-        """Join a job registered on another node: the master knows it and its owner."""
+        """Join a job registered on another node: the master knows it and its owner. If the master does not answer so,
+        and the job was cancelled here, the node notifies the client of that.
+        """
         job, opened = event.request.job, self._shell.node.sessions[self._session]
         asked = JoinJob(job=job, user="" if opened.operator else opened.user)
-        known = await link.ask(JOIN_JOB.name, asked, JOIN_JOB.result)
+        known: JobJoined | None = None
+        try:
+            known = await link.ask(JOIN_JOB.name, asked, JOIN_JOB.result)
+        except RpcError:
+            if job not in self._shell.node.cancelled_jobs:
+                raise
         if self._session not in self._shell.peers:
             raise unavailable("the connection is gone")
-        self._shell.dispatch(e.JobIntroduced(job, known.name, known.user, known.priority))
+        if known is not None:
+            self._shell.dispatch(e.JobIntroduced(job, known.name, known.user, known.priority))
         return self._shell.dispatch(event)
 
     async def _relay(self, relay: relays.Relay, call: Method[Any, R], params: Any) -> object:

@@ -26,8 +26,8 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from agent.core import draining, starvation, tasks
-from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
+from agent.core import cancelled_jobs, draining, starvation, tasks
+from agent.core.records import CancelledJob, ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining
 
@@ -44,6 +44,7 @@ _ROOMS: dict[str, type[msgspec.Struct]] = {
     "jobs": JobRecord,
     "tasks": HeldTask,
     tasks.ENDS: TaskEnd,
+    cancelled_jobs.ROOM: CancelledJob,
     "containers": ContainerRecord,
     draining.ROOM: Draining,
     starvation.ROOM: Waits,

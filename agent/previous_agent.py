@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
 from agent.cgroups import CgroupTree
-from agent.core import draining, starvation, tasks
+from agent.core import cancelled_jobs, draining, starvation, tasks
 from agent.core import events as e
 from agent.core.confinement import Confinement
-from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd, Waits
+from agent.core.records import CancelledJob, ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd, Waits
 from agent.journal import Journal
 from agent.launcher import Running
 from penstock.wire.cluster_api import Draining
@@ -50,6 +50,7 @@ def recovered_state(
         waits=next(iter(journal.read(starvation.ROOM, Waits)), None),
         owners={run.container: run.user for run in runs},
         ends=journal.read(tasks.ENDS, TaskEnd),
+        cancelled=journal.read(cancelled_jobs.ROOM, CancelledJob),
     )
 
 

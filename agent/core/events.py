@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
+from agent.core.records import CancelledJob, ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
 from penstock.model import ContainerSpec, Profile
@@ -270,6 +270,7 @@ class Recovered:
     owners: dict[str, str] = field(default_factory=dict)
     orphans: frozenset[str] = frozenset()
     ends: list[TaskEnd] = field(default_factory=list)
+    cancelled: list[CancelledJob] = field(default_factory=list)
 
 
 Event = (

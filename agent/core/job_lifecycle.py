@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from agent.core import tasks
 from agent.core.attained_service import AttainedService
+from agent.core.cancelled_jobs import CancelledJobs
 from agent.core.containers import Containers
 from agent.core.events import JobIntroduced, Requested
 from agent.core.instructions import Instruction, Record, Reply, SendToMaster
@@ -35,6 +36,7 @@ class JobLifecycle:
 
     _has_master: bool
     _members: Membership
+    _cancelled_jobs: CancelledJobs
     _queues: MonotaskQueues
     _held: tasks.HeldTasks
     _containers: Containers
@@ -56,7 +58,7 @@ class JobLifecycle:
         record = JobRecord(
             job=event.job, name=event.name, user=event.user, here=False, admitted=True, priority=event.priority
         )
-        return self.add(record, now)[1]
+        return [*self._cancelled_jobs.drop(event.job), *self.add(record, now)[1]]
 
     # ------------------------------------------------------------ tasks
 
@@ -120,8 +122,9 @@ class JobLifecycle:
 
     def cancelled(self, job: Job, decision: CancelJob, now: float) -> list[Instruction]:
         """End what a job cancelled at the master has here, and notify its clients, wherever it was registered."""
+        kept = self._cancelled_jobs.add(job.record, decision.by)
         notes = job.notify(CancelledBy(job=decision.job, by=decision.by))
-        return notes + self.end(job, now, f"cancelled by {decision.by}")
+        return kept + notes + self.end(job, now, f"cancelled by {decision.by}")
 
     # ------------------------------------------------------------ connections that end
 

@@ -75,8 +75,8 @@ class Node(NodeState):
             self._members, self.containers, self.ranks, self.cpu_times, self.attained, self._ids
         )
         self._lifecycle = JobLifecycle(
-            settings.has_master, self._members, self.queues, self.held, self.containers, self.ranks, self.attained,
-            self.slot_grants, self._lent,
+            settings.has_master, self._members, self.cancelled_jobs, self.queues, self.held, self.containers,
+            self.ranks, self.attained, self.slot_grants, self._lent,
         )  # fmt: skip
         self.preemption = PreemptionActions(settings, self.containers, self.resources, self.slack)
         self.drain = Drain(settings.node, self._members, self.queues, self.held, self.containers, self._lifecycle)
@@ -93,8 +93,8 @@ class Node(NodeState):
             self.elasticity, self.executors, self.preemption, self.slot_grants, self._lent, self._lifecycle,
         )  # fmt: skip
         self._recovery = Recovery(
-            self._members, self.containers, self.command_sizes, self.elasticity, self.executors, self._lent,
-            self._lifecycle, self.drain, self._placed, self._container_events,
+            self._members, self.cancelled_jobs, self.containers, self.command_sizes, self.elasticity, self.executors,
+            self._lent, self._lifecycle, self.drain, self._placed, self._container_events,
         )  # fmt: skip
         self._decisions = MasterDecisions(
             self._members, self.queues, self.held, self.ranks, self.elasticity, self.executors,
@@ -218,6 +218,9 @@ class Node(NodeState):
         request = event.request
         if request.priority != request.priority:
             raise bad_request("not a number", field="priority")
+        if request.job in self.cancelled_jobs and request.job not in self.jobs:
+            notification = self.cancelled_jobs.notification(session, request.job)
+            return [notification, Reply(JobRegistered(job=request.job, admitted=False))]
         if request.job:
             job = self._members.job_of(event.session, request.job, member=False)
             instructions: list[Instruction] = [Notify(event.session, job.waiting())] if job.waits else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.core.attained_service import AttainedService
+from agent.core.cancelled_jobs import CancelledJobs
 from agent.core.command_sizes import CommandSizes
 from agent.core.containers import Containers
 from agent.core.elasticity import Elasticity
@@ -34,6 +35,7 @@ class NodeState:
         self._members = Membership()
         self.sessions: Mapping[int, Session] = self._members.sessions
         self.jobs: Mapping[str, Job] = self._members.jobs
+        self.cancelled_jobs = CancelledJobs()
         self.containers = Containers(settings.keep_ended)
         self.held = HeldTasks()
         self.elasticity = Elasticity(settings)

@@ -64,6 +64,14 @@ class JobRecord(msgspec.Struct, kw_only=True):
         return job
 
 
+class CancelledJob(msgspec.Struct, kw_only=True, frozen=True):
+    """A job of ``user`` that the user ``by`` cancelled."""
+
+    job: str
+    user: str
+    by: str
+
+
 class HeldTask(msgspec.Struct, kw_only=True):
     """A task that the master placed on this node: it holds its memory until it is done.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from agent.core import events as e
 from agent.core import tasks
+from agent.core.cancelled_jobs import CancelledJobs
 from agent.core.command_sizes import CommandSizes
 from agent.core.container_events import ContainerEvents
 from agent.core.containers import ROOM, Containers
@@ -26,6 +27,7 @@ class Recovery:
     """Gives the records of an earlier agent to their owners."""
 
     _members: Membership
+    _cancelled_jobs: CancelledJobs
     _containers: Containers
     _command_sizes: CommandSizes
     _elasticity: Elasticity
@@ -43,8 +45,11 @@ class Recovery:
             job.take_back(now)  # a guest with tasks here stays as long as they do
 
     def work(self, event: e.Recovered, now: float) -> list[Instruction]:
-        """Restore the ends of tasks, the containers, which simply continue, and the tasks placed here."""
+        """Restore the ends of tasks, the cancelled jobs, the containers, which simply continue, and the tasks placed
+        here.
+        """
         first = tasks.take_back_ends(self._members.jobs, event.ends)
+        first += self._cancelled_jobs.restore(event.cancelled)
         first += self._containers.take_back_ended([c for c in event.containers if c.ended is not None])
         self._command_sizes.recovered(event.containers)
         started_anew = _started_anew(event)

@@ -87,7 +87,11 @@ class RegisterJob(Params, frozen=True):
 
 
 class JobRegistered(Result, frozen=True):
-    """The answer to ``register_job``. Unless ``admitted``, wait for ``job_admitted`` before asking for placements."""
+    """The answer to ``register_job``. Unless ``admitted``, wait for ``job_admitted`` before asking for placements.
+
+    A client that joins a job which this agent, or an earlier one of this node, has cancelled gets ``job_cancelled``
+    right before this answer: the connection has not joined the job.
+    """
 
     job: str
     admitted: bool

@@ -10,7 +10,7 @@ import msgspec
 from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
+from agent.core.records import CancelledJob, ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from agent.http_documents import LinkStatus, Status
@@ -28,6 +28,7 @@ _ROOMS: dict[str, Any] = {
     "tasks": HeldTask,
     "containers": ContainerRecord,
     "ends": TaskEnd,
+    "cancelled": CancelledJob,
     "node": Draining,
     "waits": Waits,
 }
@@ -188,7 +189,7 @@ class NodeBed:
         self.settings = dataclasses.replace(self.settings, instance=self.settings.instance + "x")
         self.node, self.done = Node(self.settings), []
         self.now, self.epoch_s = now, at - now
-        rooms: dict[str, Any] = {room: self.of(room) for room in ("jobs", "tasks", "containers", "ends")}
+        rooms: dict[str, Any] = {room: self.of(room) for room in ("jobs", "tasks", "containers", "ends", "cancelled")}
         alone = {name: next(iter(self.of(room)), None) for name, room in (("draining", "node"), ("waits", "waits"))}
         recovered = {"exits_to_come": frozenset(), "running": dict.fromkeys(running, 7), **rooms, **alone, **found}
         self.send(e.Recovered(at=at, **recovered))

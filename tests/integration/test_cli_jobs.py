@@ -119,6 +119,40 @@ async def test_jobs_are_seen_explained_and_stopped_everywhere(
         assert "there is no job 'x-1'" in (await penstock.run(alpha, "explain", "x-1", status=4))[1]
 
 
+async def test_a_cancelled_job_stays_cancelled_when_its_client_is_back_before_the_master(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
+) -> None:
+    """The agent dies before the client has read the cancellation; the master is away when the client is back."""
+    (alpha,) = await agents(start_agent, master, tmp_path, "alpha")
+    async with await AgentClient.connect(alpha.socket, "test") as client:
+        doomed, other = [await client.register_job(name) for name in ("doomed", "other")]
+        for job in (doomed, other):
+            await asyncio.wait_for(job.admitted(), LIMIT_S)
+            await job.place("s", [command(job.name, "sleep", "900")])
+            await started(job, job.name)
+        before = doomed.id
+        peer = client._link.peer()
+        assert peer is not None and peer._transport is not None
+        peer._transport.pause_reading()
+        await penstock.run(alpha, "cancel", before)
+        await asyncio.to_thread(master.stop)
+        alpha.kill()
+        peer._transport.abort()
+        (alpha,) = await agents(start_agent, master, tmp_path, "alpha")
+        with pytest.raises(JobCancelled, match="job 'doomed' was cancelled by "):
+            await asyncio.wait_for(doomed.ended("doomed"), LIMIT_S)
+        assert doomed.id == before
+        status = await asyncio.to_thread(alpha.status)
+        assert {job["job"] for job in status["jobs"]} == {other.id}, "the cancelled job was not registered anew"
+        await asyncio.to_thread(master.start)
+        await asyncio.wait_for(explained(client, other.id), LIMIT_S)
+        views = await penstock.views(alpha, before, other.id)
+        assert (views[before]["state"], views[before]["outcome"]) == ("ended", "cancelled")
+        assert views[other.id]["state"] == "running", "it goes on"
+        late = await client.register_job("late", job=before)
+        assert isinstance(late.failure, JobCancelled), "the master refuses it, and the agent has it in its journal"
+
+
 async def explained(client: AgentClient, job: str) -> dict[str, Any]:
     """Of a job that the master knows again before long."""
     while True:

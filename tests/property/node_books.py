@@ -12,7 +12,7 @@ from agent.core.records import ContainerRecord
 from agent.core.settings import NodeSettings, PreemptionSettings, Thresholds
 from penstock.model import Capacity, EndedBy, MonotaskSpec, Notice
 from penstock.wire import master_api
-from penstock.wire.agent_api import ContainerEnded, TaskEnded
+from penstock.wire.agent_api import CancelledBy, ContainerEnded, TaskEnded
 
 MEMORY_BYTES = 1000
 NOTICE = Notice(signal=15, grace_s=2.0)
@@ -50,6 +50,8 @@ class NodeBooks(RuleBasedStateMachine):
         self.unacknowledged: set[tuple[str, str]] = set()  # ends that the master has not answered
         self.reported: set[tuple[str, str]] = set()
         self.task_ends: set[tuple[int, str, str]] = set()
+        self.cancelled: set[str] = set()  # jobs that the master had cancelled here
+        self.cancellations: set[tuple[int, str]] = set()  # session, job of a notification
         self.decision = 0
         self.frozen: set[str] = set()
         self.warned: set[str] = set()
@@ -136,6 +138,8 @@ class NodeBooks(RuleBasedStateMachine):
                     assert session in self.sessions
                 case i.Notify(session, TaskEnded(job=job, task=task)):
                     self.task_ends.add((session, job, task))
+                case i.Notify(session, CancelledBy(job=job)):
+                    self.cancellations.add((session, job))
                 case i.SendToMaster(master_api.CommandEnded() as params):
                     key = (params.job, params.task)
                     assert key in self.assigned and key not in self.reported, "a command ended twice"

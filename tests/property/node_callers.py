@@ -203,6 +203,30 @@ class Callers(NodeBooks):
     def admit(self, data: st.DataObject) -> None:
         self.decide(master_api.AdmitJob(job=data.draw(st.sampled_from(sorted(self.node.jobs)))))
 
+    @precondition(lambda self: self.node.jobs)
+    @rule(data=st.data())
+    def cancel_job(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from(sorted(self.node.jobs)))
+        clients = self.node.jobs[job].sessions
+        self.decide(master_api.CancelJob(job=job, by="ann"))
+        assert {(session, job) for session in clients} <= self.cancellations
+        self.cancelled.add(job)
+        self.jobs.pop(job, None)
+        self.submitted = {key: spec for key, spec in self.submitted.items() if key[1] != job}
+        self.granted = {key for key in self.granted if key in self.submitted}
+
+    @precondition(lambda self: self.sessions and self.cancelled - self.node.jobs.keys())
+    @rule(data=st.data())
+    def join_a_cancelled_job(self, data: st.DataObject) -> None:
+        """A client that has not read the cancellation, often as the agent was restarted, joins its job again."""
+        job = data.draw(st.sampled_from(sorted(self.cancelled - self.node.jobs.keys())))
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        before = set(self.node.jobs)
+        self.cancellations.discard((session, job))
+        self.send(e.JobRegistered(session, RegisterJob(name="job", job=job), 0.0))
+        assert (session, job) in self.cancellations
+        assert set(self.node.jobs) == before, "a cancelled job is back"
+
     @precondition(lambda self: self.tasks_here())
     @rule(data=st.data(), ended=st.booleans())
     def tell_the_origin(self, data: st.DataObject, ended: bool) -> None:
@@ -223,7 +247,9 @@ class Callers(NodeBooks):
         profile: Profile | str | None,
     ) -> None:  # fmt: skip
         if foreign or not self.jobs:
-            job, origin = f"foreign-{data.draw(st.integers(1, 2))}", "elsewhere"
+            number, origin = data.draw(st.integers(1, 2)), "elsewhere"
+            while (job := f"foreign-{number}") in self.cancelled:  # the master assigns nothing of a cancelled job
+                number += 2
         else:
             job, origin = data.draw(st.sampled_from(sorted(self.jobs))), "n"
         spec = ContainerSpec(argv=("x",), memory_bytes=memory, detach=True) if command else None

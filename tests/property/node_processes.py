@@ -13,7 +13,7 @@ from hypothesis.stateful import precondition, rule
 
 from agent.core import Node, starvation
 from agent.core import events as e
-from agent.core.records import ContainerRecord, HeldTask, JobRecord, Waits
+from agent.core.records import CancelledJob, ContainerRecord, HeldTask, JobRecord, Waits
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from penstock.model import EndedBy
 from penstock.wire.cluster_api import Draining
@@ -158,6 +158,7 @@ class Processes(NodeBooks):
                 jobs=[r for r in records["jobs"] if isinstance(r, JobRecord)],
                 tasks=[r for r in records["tasks"] if isinstance(r, HeldTask)],
                 containers=[r for r in records["containers"] if isinstance(r, ContainerRecord)],
+                cancelled=[r for r in records["cancelled"] if isinstance(r, CancelledJob)],
                 running=running,
                 exits_to_come=frozenset(),
                 at=self.now,
