@@ -86,7 +86,7 @@ class AttainedService:
             self._drop(job)
         else:
             self._before[job] = slots
-        self._cpu_times.over(job, now)
+        self._cpu_times.job_ended(job, now)
         return use
 
     def add_last(self, use: JobUse) -> None:

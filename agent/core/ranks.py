@@ -308,7 +308,7 @@ class Ranks:
                 reserved_cores = (job.record.reserved_cores or 0.0) if job is not None else 0.0
                 user = job.record.user if job is not None else record.user
                 each = ranked[name] = Ranked(name, user, job is not None, priority, place, used_s, reserved_cores, [])
-            if record.container in read and not (each.is_job or record.job or record.adopted):
+            if record.container in read and not (each.is_job or record.job or record.adopted or record.hosts_job):
                 each.expected = self._sizes.expected(record, each.cpu_s)
             if record.promised_cores and not record.opportunistic:
                 each.reserved_cores = max(0.0, each.reserved_cores - record.promised_cores)

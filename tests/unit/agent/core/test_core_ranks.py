@@ -99,6 +99,59 @@ def test_the_next_job_in_a_container_does_not_count_what_the_last_one_used(bed: 
         end_job(bed, session, job)
 
 
+def test_all_that_jobs_in_turn_in_a_container_use_is_counted_once(bed: Bed) -> None:
+    """Each ends a moment after a sample: what it used since then counts for the next one."""
+    container, told_s = bed.launch(), list[float]()
+    session = bed.connect(container)
+    for _ in range(3):
+        job = bed.register(session)
+        bed.sample(**{container.replace("-", "_"): 7.0})
+        bed.used_s[container] += 1.0
+        told_s.append(bed.node.cpu_times.cpu_s[job])
+        end_job(bed, session, job)
+    assert told_s == [7.0, 8.0, 8.0]
+
+
+def test_a_short_job_beside_a_long_one_in_a_container_does_not_take_its_time(bed: Bed) -> None:
+    container = bed.launch()
+    of_long, of_short = bed.connect(container), bed.connect(container)
+    long = bed.register(of_long)
+    bed.sample(**{container.replace("-", "_"): 1000.0})
+    short = bed.register(of_short)
+    bed.sample(**{container.replace("-", "_"): 1.0})
+    assert bed.node.ranks.standings[short].cpu_s == pytest.approx(1.0)
+    end_job(bed, of_short, short)
+    bed.sample(**{container.replace("-", "_"): 2.0})
+    assert bed.node.ranks.standings[long].cpu_s == pytest.approx(1002.0)
+
+
+def test_of_several_jobs_of_a_connection_the_first_has_the_container(bed: Bed) -> None:
+    container = bed.launch()
+    session = bed.connect(container)
+    first = bed.register(session)
+    later = [bed.register(session) for _ in range(12)]
+    assert min([first, *later]) != first, "by text, n-x-10 comes before n-x-2"
+    bed.sample(**{container.replace("-", "_"): 3.0})
+    assert bed.node.ranks.standings[first].cpu_s == pytest.approx(3.0)
+
+
+def test_a_known_command_that_outlives_its_job_is_not_expected_to_need_as_much_as_earlier_runs() -> None:
+    bed = Bed(has_master=True)
+    for _ in range(3):
+        run = bed.launch(name="etl")
+        bed.sample(**{run.replace("-", "_"): 100.0})
+        bed.end(run)
+    other, last = bed.launch(), bed.launch(name="etl")
+    session = bed.connect(last)
+    job = bed.register(session)
+    told_order(bed, [job, bed.register(bed.connect(other))])
+    bed.sample(**{last.replace("-", "_"): 105.0, other.replace("-", "_"): 5.0})
+    end_job(bed, session, job)
+    bed.sample()
+    bed.sample(**{last.replace("-", "_"): 0.1})
+    assert bed.order() == [last, other]
+
+
 def test_opportunistic_work_has_no_rank_until_it_is_promoted(bed: Bed) -> None:
     slack = bed.launch(opportunistic=True)
     bed.launch()
