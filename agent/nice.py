@@ -88,7 +88,7 @@ def renice(
     except ProcessLookupError:
         pass  # its session may live on
     why = _weigh(session, nice)
-    return _set(_sessions(among()).get(session, ()), nice, policy) or why
+    return _set(_sessions(_listed(among)).get(session, ()), nice, policy) or why
 
 
 def renice_tree(first: int, nice: int, apart: Collection[int] = (), *, policy: int | None = None) -> str:
@@ -108,6 +108,16 @@ def renice_tree(first: int, nice: int, apart: Collection[int] = (), *, policy: i
 def tree(first: int, apart: Collection[int] = ()) -> list[int]:
     """Return a process and its descendants that run now, except ``apart`` and the agent, and theirs."""
     return [first, *descendants([first], {*apart, os.getpid()})]
+
+
+def _listed(among: Callable[[], Iterable[int]]) -> Iterable[int]:
+    """Return the processes; all of the host's where a cgroup does not list its own: a threaded one gives EOPNOTSUPP
+    (cgroup_procs_show(), Linux 4.14).
+    """
+    try:
+        return among()
+    except OSError:
+        return host_processes()
 
 
 def _sessions(pids: Iterable[int]) -> dict[int, list[int]]:

@@ -22,7 +22,7 @@ def note(command: str, text: str) -> None:
     none.
     """
     line = f"penstock {command}: {text}" if command else f"penstock: {text}"
-    print(printable(" ".join(line.split())), file=sys.stderr, flush=True)
+    print(printable(" ".join(line.expandtabs().splitlines())), file=sys.stderr, flush=True)
 
 
 def usage_error(message: str) -> CommandError:

@@ -106,7 +106,8 @@ def of_file(path: Path, *, opportunistic: OpportunisticJob = None, strict: bool 
     """
     table = _read(path)
     strict = strict or table.strict
-    requests = {task.name: _request(path, task, table.env, strict=strict) for task in table.task}
+    sizes_bytes: dict[Path, int] = {}
+    requests = {task.name: _request(path, task, table.env, sizes_bytes, strict=strict) for task in table.task}
     try:
         graph = TaskGraph(
             TaskNode(task.name, task.stage or task.name, tuple(task.after), task.memory, task.opportunistic)
@@ -132,7 +133,9 @@ def of_file(path: Path, *, opportunistic: OpportunisticJob = None, strict: bool 
     )
 
 
-def _request(path: Path, task: TaskTable, env: dict[str, str], *, strict: bool) -> TaskRequest:
+def _request(
+    path: Path, task: TaskTable, env: dict[str, str], sizes_bytes: dict[Path, int], *, strict: bool
+) -> TaskRequest:
     where = f"{path}: task {task.name!r}: "
     if not task.command or not task.command[0]:  # of a list only the program: its arguments may be empty
         raise usage_error(f"{where}command: is empty")
@@ -158,7 +161,7 @@ def _request(path: Path, task: TaskTable, env: dict[str, str], *, strict: bool) 
     )
     return TaskRequest(
         task=task.name,
-        usage=KindAmounts.single(task.kind, _input_bytes(path.parent, task, where)),
+        usage=KindAmounts.single(task.kind, _input_bytes(path.parent, task, where, sizes_bytes)),
         memory_bytes=task.memory,
         command=in_utf8("submit", command, where),
         command_kind=task.kind,
@@ -166,8 +169,8 @@ def _request(path: Path, task: TaskTable, env: dict[str, str], *, strict: bool) 
     )
 
 
-def _input_bytes(directory: Path, task: TaskTable, where: str) -> int:
-    """Return the size of a task's input; 0: unknown."""
+def _input_bytes(directory: Path, task: TaskTable, where: str, sizes_bytes: dict[Path, int]) -> int:
+    """Return the size of a task's input; 0: unknown. ``sizes_bytes`` keeps that of each path for other tasks."""
     if task.input_bytes is not None:
         if task.inputs:
             raise usage_error(f"{where}input_bytes: give either this or inputs")
@@ -175,7 +178,10 @@ def _input_bytes(directory: Path, task: TaskTable, where: str) -> int:
     total = 0
     for name in task.inputs:
         try:
-            total += _size_bytes(directory / name)
+            path = directory / name
+            if path not in sizes_bytes:
+                sizes_bytes[path] = _size_bytes(path)
+            total += sizes_bytes[path]
         except FileNotFoundError as error:
             reason = "give input_bytes if an earlier task creates it" if task.after else "inputs must exist"
             raise usage_error(f"{where}inputs: {name!r}: {error.strerror}; {reason}") from None
@@ -198,12 +204,12 @@ def _size_bytes(path: Path) -> int:
         return status.st_size
     total, unread = 0, [str(path)]
     while unread:
-        with os.scandir(unread.pop()) as entries:
+        with contextlib.suppress(FileNotFoundError), os.scandir(unread.pop()) as entries:  # removed meanwhile
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     unread.append(entry.path)
                 elif entry.is_file(follow_symlinks=False):
-                    with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                    with contextlib.suppress(FileNotFoundError):
                         total += entry.stat(follow_symlinks=False).st_size
     return total
 

@@ -72,11 +72,14 @@ class Link:
     async def close(self) -> None:
         """Close the connection; pending and later calls fail with ``AgentUnavailable``."""
         self._fail(AgentUnavailable("this client was closed"))
-        if self._reconnecting is not None:
-            self._reconnecting.cancel()
-            await asyncio.wait([self._reconnecting])  # to await the task itself would hide that the caller is cancelled
+        try:
+            if self._reconnecting is not None and not self._reconnecting.done():
+                self._reconnecting.cancel()
+                await asyncio.wait([self._reconnecting])  # awaiting the task would hide that the caller is cancelled
+        finally:
+            if self._peer is not None:
+                self._peer.close()
         if self._peer is not None:
-            self._peer.close()
             with contextlib.suppress(TimeoutError):  # an agent that does not read must not block us
                 async with asyncio.timeout(1.0):  # wait_for() loses a cancellation (Python 3.11)
                     await self._gone.wait()

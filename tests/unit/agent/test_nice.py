@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -116,6 +117,15 @@ def test_only_processes_among_those_named_are_given_a_value(family: tuple[int, i
     assert renice(leader, 12, among=lambda: [leader, os.getpid()]) == ""
     assert (nice_of(leader), nice_of(child)) == ([12] * 3, [OWN])
     assert os.getpriority(os.PRIO_PROCESS, 0) == OWN, "this process is in another session"
+
+
+def test_where_a_cgroup_does_not_list_its_processes_those_of_the_host_are_looked_at(family: tuple[int, int]) -> None:
+    def threaded() -> list[int]:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    leader, _ = family
+    assert renice(leader, 12, among=threaded) == ""
+    assert os.getpriority(os.PRIO_PROCESS, leader) == 12
 
 
 def test_processes_are_listed_only_for_another_nice_value(family: tuple[int, int]) -> None:

@@ -89,6 +89,18 @@ def test_a_directory_counts_as_the_files_in_it(tmp_path: Path) -> None:
         assert of_file(file).requests["t"].usage == KindAmounts(cpu=size_bytes)
 
 
+def test_a_directory_of_many_tasks_is_walked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a").write_bytes(b"x" * 300)
+    read, walked = os.scandir, list[str]()
+    monkeypatch.setattr(os, "scandir", lambda path: walked.append(path) or read(path))
+    tasks = "".join(f'[[task]]\nname = "t{number}"\ncommand = "x"\ninputs = ["data"]\n' for number in range(5))
+    (tmp_path / "job.toml").write_text(f'name = "j"\n{tasks}')
+    work = of_file(tmp_path / "job.toml")
+    assert {each.usage for each in work.requests.values()} == {KindAmounts(cpu=300.0)}
+    assert walked == [str(tmp_path / "data")]
+
+
 def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data" / "deep").mkdir(parents=True)
     read = os.scandir

@@ -304,6 +304,21 @@ async def test_a_client_that_is_closed_while_it_reconnects_can_be_cancelled(fake
     await client.close()
 
 
+async def test_a_close_that_is_cancelled_after_a_reconnection_closes_the_connection(fake: FakeAgent) -> None:
+    client = await AgentClient.connect(fake.socket, "test", reconnect_s=600.0)
+    back = asyncio.Event()
+    client.on_link = lambda linked: back.set() if linked else None
+    await fake.stop()
+    await fake.start()
+    await asyncio.wait_for(back.wait(), 10)
+    peer = client._link.peer()
+    closing = asyncio.create_task(client.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert peer is not None and peer.closed
+
+
 async def test_of_several_jobs_only_the_one_that_was_cancelled_during_the_restart_is_over(
     fake: FakeAgent, client: AgentClient
 ) -> None:
