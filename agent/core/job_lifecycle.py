@@ -97,7 +97,15 @@ class JobLifecycle:
         return instructions
 
     def end(
-        self, job: Job, now: float, why: str = "", *, done: bool = False, failed: str = "", merged_into: str = ""
+        self,
+        job: Job,
+        now: float,
+        why: str = "",
+        *,
+        done: bool = False,
+        failed: str = "",
+        merged_into: str = "",
+        cancelled_by: str = "",
     ) -> list[Instruction]:
         """End a job: its queues and tasks here at once, those on other nodes through the master."""
         name = job.record.job
@@ -106,7 +114,7 @@ class JobLifecycle:
         instructions += [Record(tasks.ENDS, tasks.journal_key(name, task), None) for task in sorted(job.kept_ends)]
         use = self._attained.over(name, now)
         if job.record.here and self._has_master:
-            at_end = tasks.at_end(job, why)
+            at_end = tasks.at_end(job, why, cancelled_by)
             ended = JobEnded(
                 job=name, why=why, done=done, failed=failed, merged_into=merged_into, use=use, at_end=at_end
             )  # fmt: skip
@@ -124,7 +132,7 @@ class JobLifecycle:
         """End what a job cancelled at the master has here, and notify its clients, wherever it was registered."""
         kept = self._cancelled_jobs.add(job.record, decision.by)
         notes = job.notify(CancelledBy(job=decision.job, by=decision.by))
-        return kept + notes + self.end(job, now, f"cancelled by {decision.by}")
+        return kept + notes + self.end(job, now, f"cancelled by {decision.by}", cancelled_by=decision.by)
 
     # ------------------------------------------------------------ connections that end
 

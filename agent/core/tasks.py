@@ -234,10 +234,11 @@ def cancelled(job: Job) -> TasksCancelled:
     return TasksCancelled(job=job.record.job, tasks=names)
 
 
-def at_end(job: Job, why: str) -> JobAtEnd:
-    """Return the record of a job that ends now, for a master without one; the sender adds the time.
+def at_end(job: Job, why: str, cancelled_by: str) -> JobAtEnd:
+    """Return the record of a job that ends now, for a master that has no record of it; the sender adds the time.
 
-    ``why``: the reason if its framework did not end it. After a restart of the agent only a framework knows all tasks.
+    ``why``: the reason if its framework did not end it. ``cancelled_by``: the user who
+    cancelled it at the master. After a restart of the agent only a framework knows all tasks.
     """
     record = job.record
     ends = [(name, task, task.ended) for name, task in job.tasks.items() if task.ended is not None]
@@ -254,6 +255,7 @@ def at_end(job: Job, why: str) -> JobAtEnd:
         tasks_failed=len(failed),
         tasks_cancelled=cancelled,
         failures=[TaskFailure.of(name, task.stage, task.node, ended) for name, task, ended in failed[:MOST_FAILURES]],
+        cancelled_by=cancelled_by,
     )
 
 

@@ -212,6 +212,7 @@ class Job:
         self.failed_tasks = max(self.failed_tasks, at_end.tasks_failed)
         self.cancelled_tasks = max(self.cancelled_tasks, at_end.tasks_cancelled)
         self.failures = self.failures or list(at_end.failures)
+        self.cancelled_by = self.cancelled_by or at_end.cancelled_by
 
     def _step(self, event: life_cycles.JobEvent) -> None:
         self.state = next_state(life_cycles.JOB, self.state, event)

@@ -94,7 +94,7 @@ class JobLifecycle:
         if job.described and listed:
             self._unlearnt.job_over(
                 job,
-                teaches=not lost and not job.tasks and job.work.complete,
+                teaches=not lost and _whole(job),
                 waits=more_to_tell,
                 reported=reported and not lost,
                 ended_now=reported,
@@ -240,8 +240,7 @@ class JobLifecycle:
         self._past.add(past_of(job, message.why, at_end.ended_at, lost=False))
         # Of a job known to its origin alone the work of placed tasks is unknown, and it may have been counted before.
         countable = known is not None or ((past is None or past.lost) and not at_end.tasks_ended)
-        teaches = countable and not job.tasks and job.work.complete
-        self._unlearnt.job_over(job, teaches=teaches, waits=message.use is not None, ended_now=False)
+        self._unlearnt.job_over(job, teaches=countable and _whole(job), waits=message.use is not None, ended_now=False)
 
     def _known_to_its_origin(self, node: Node, name: str, at_end: JobAtEnd) -> Job:
         """Return the record of a job that is over and that this master does not know; it joins no other record."""
@@ -275,6 +274,11 @@ class JobLifecycle:
                     job.served_by(node.name, job.priority if job.described else None)
                     changed = True
         return changed
+
+
+def _whole(job: Job) -> bool:
+    """Return whether a job that is over was completed, so that its size is that of a whole job."""
+    return not job.cancelled_by and not job.tasks and job.work.complete
 
 
 def _store_end(job: Job, node: Node, message: api.JobEnded) -> None:

@@ -51,9 +51,9 @@ class TaskFailure(Result, frozen=True):
 
 
 class JobAtEnd(Params, frozen=True):
-    """A job at its end, as its origin knows it. Times are Unix time at the origin. ``undone``: tasks of it that the
-    master was asked to place had not ended; ``tasks_ended`` had, of which some failed (``failures`` are the first
-    twenty) or were cancelled."""
+    """A job at its end, as its origin knows it. Times are Unix time at the origin. ``undone``: not all tasks that the
+    master was asked to place had ended; of the ``tasks_ended``, some failed (``failures`` are the first twenty) or were
+    cancelled. ``cancelled_by``: the user who cancelled the job at the master."""
 
     name: str
     user: str
@@ -66,6 +66,7 @@ class JobAtEnd(Params, frozen=True):
     tasks_failed: Count = 0
     tasks_cancelled: Count = 0
     failures: list[TaskFailure] = []
+    cancelled_by: str = ""
 
 
 class NodeRank(Result, frozen=True):

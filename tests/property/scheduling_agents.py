@@ -182,7 +182,7 @@ class Agent:
                         return "no room"
                     self.held[decision.job, decision.task] = msgspec.structs.replace(held, opportunistic=False)
             case api.CancelJob():
-                return self.cancel(decision.job)
+                return self.cancel(decision.job, decision.by)
             case api.AdmitJob() if job is not None:
                 job.state = msgspec.structs.replace(job.state, admitted=True)
             case api.SetPriority() if job is not None:
@@ -224,13 +224,14 @@ class Agent:
         self.held[key] = decision
         return ""
 
-    def end_job(self, job: str) -> None:
+    def end_job(self, job: str, cancelled_by: str = "") -> None:
         over = self.jobs.pop(job)
         ends = [wanted.ended for wanted in over.tasks.values() if wanted.ended is not None]
         cancelled = sum(ended.by is EndedBy.CANCELLED for ended in ends)
         at_end = JobAtEnd(
             name=over.state.name, user=over.state.user, submitted_at=over.state.submitted_at, ended_at=1000.0,
             undone=len(ends) < len(over.tasks), tasks_ended=len(ends), tasks_cancelled=cancelled,
+            cancelled_by=cancelled_by,
         )  # fmt: skip
         self.say(api.JobEnded(job=job, at_end=at_end))
         for key, held in list(self.held.items()):
@@ -239,10 +240,10 @@ class Agent:
                 if held.request.command is not None:
                     self.stopping[key] = held
 
-    def cancel(self, job: str) -> str:
+    def cancel(self, job: str, by: str) -> str:
         """End all parts of a job that are on this node, wherever it was registered."""
         if job in self.jobs:
-            self.end_job(job)
+            self.end_job(job, by)
             return ""
         here = [key for key in self.held if key[0] == job]
         for key in here:

@@ -67,6 +67,12 @@ def test_a_task_that_has_not_ended_leaves_the_job_undone(bed: NodeBed) -> None:
     assert (at_end(bed).undone, at_end(bed).tasks_ended) == (True, 1)
 
 
+def test_it_names_who_cancelled_the_job(bed: NodeBed) -> None:
+    job = bed.register()
+    bed.decide(api.CancelJob(job=job, by="ann"))
+    assert at_end(bed).cancelled_by == "ann"
+
+
 def test_of_many_failures_the_first_are_named(bed: NodeBed) -> None:
     job = bed.register()
     lost = Ended(by=EndedBy.LOST, reason="x" * 2000)

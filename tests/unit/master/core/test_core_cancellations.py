@@ -57,6 +57,16 @@ def test_its_nodes_get_the_message_first_and_everything_of_it_is_withdrawn() -> 
     assert (view.state, view.why, view.nodes) == ("ended", "cancelled by ann", [])
 
 
+def test_its_size_is_not_taken_for_that_of_a_whole_job() -> None:
+    made = bed("a", ordering="gittins")
+    made.job("a")
+    made.serve(e.CancelRequested("j", "ann"))
+    use = api.JobUse(job="j", service_s=5.0, last=True)
+    made.serve(e.Received("a", api.JobEnded(job="j", why="cancelled by ann", use=use)))
+    assert made.listed().outcome == "cancelled"
+    assert made.cluster.sizes.count("u", "j")[0] == 0
+
+
 def test_messages_of_its_origin_meanwhile_start_nothing() -> None:
     made = running()
     made.serve(e.CancelRequested("j", "ann"))

@@ -220,6 +220,19 @@ def test_a_cancelled_job_stays_cancelled() -> None:
     assert (view.outcome, view.why) == ("cancelled", "cancelled by ann")
 
 
+@pytest.mark.parametrize("at_end", [{}, {"undone": True}], ids=["no task", "unfinished tasks"])
+@pytest.mark.parametrize("known", [True, False], ids=["the master knew it", "another master knew it"])
+def test_a_job_that_was_cancelled_by_a_former_master_stays_cancelled(known: bool, at_end: dict[str, Any]) -> None:
+    """That master was killed before it had stored the end."""
+    made = running() if known else bed("b", ordering="gittins")
+    view = back(made, ended({**at_end, "cancelled_by": "ann"}, why="cancelled by ann"))
+    assert (view.outcome, view.why) == ("cancelled", "cancelled by ann")
+    assert learnt(made) == 0
+    with pytest.raises(RpcError, match="was cancelled by ann") as caught:
+        made.serve(e.Received("b", api.JoinJob(job=view.job, user="u")))
+    assert caught.value.body.cancelled_by == "ann", "so its clients on other nodes get the cancellation"
+
+
 def test_an_older_agent_reports_the_service_only() -> None:
     made = running()
     view = back(made, e.Received("a", api.JobEnded(job="j", use=api.JobUse(job="j", service_s=5.0, last=True))))
