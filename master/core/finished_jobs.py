@@ -20,10 +20,13 @@ UNREPORTED = "its job ended while its origin was away"
 
 @dataclass(frozen=True, slots=True)
 class FinishedJob:
-    """A finished job: its view, and the user who cancelled it, if it was cancelled."""
+    """A finished job: its view, and the user who cancelled it, if it was cancelled. ``reported``: its origin has
+    reported how it ended, or is not expected to.
+    """
 
     view: JobView
     cancelled_by: str = ""
+    reported: bool = True
 
     @property
     def lost(self) -> bool:
@@ -32,8 +35,8 @@ class FinishedJob:
 
     @property
     def outcome_known(self) -> bool:
-        """Return whether its origin has no other outcome to report, as far as the record shows."""
-        return not self.lost and self.view.why != UNREPORTED
+        """Return whether no report of its origin changes the outcome."""
+        return bool(self.cancelled_by) or (self.reported and not self.lost)
 
 
 class FinishedJobs:
@@ -99,14 +102,17 @@ def note_end(job: Job, task: Task, ended: Ended) -> None:
         job.failures.append(TaskFailure.of(task.name, task.stage, task.node or task.was_on, ended))
 
 
-def outcome(job: Job, why: str, *, lost: bool) -> tuple[str, str]:
+def outcome(job: Job, why: str, *, lost: bool, reported: bool) -> tuple[str, str]:
     """Return how a finished job ended, as a word and as a line. ``why``: the reason where the framework did not end it;
-    ``lost``: the job ended with its host.
+    ``lost``: the job ended with its host; ``reported``: its origin has reported the end, without which the job is not
+    known to be complete.
     """
     if job.cancelled_by:
         return "cancelled", f"cancelled by {job.cancelled_by}"
     if lost:
         return "lost", why
+    if not reported:
+        return "disconnected", why
     if job.failures:
         first = job.failures[0]
         return "failed", f"{counted(job.failed_tasks, 'task')} failed; first {first.task}: {first.how}"

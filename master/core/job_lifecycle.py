@@ -81,7 +81,8 @@ class JobLifecycle:
         report more of its service.
         """
         if job.described and listed:
-            self._past.add(past_of(job, why, self._clock.unix(self._clock.now), lost=lost))
+            ended_at = self._clock.unix(self._clock.now)
+            self._past.add(past_of(job, why, ended_at, lost=lost, reported=reported))
         for task in list(job.tasks.values()):
             self._tasks.unready(job, task)
             node, held = self._members.nodes.get(task.node), self._members.held_of(task)
@@ -94,7 +95,7 @@ class JobLifecycle:
         if job.described and listed:
             self._unlearnt.job_over(
                 job,
-                teaches=not lost and _whole(job),
+                teaches=reported and not lost and _whole(job),
                 waits=more_to_tell,
                 reported=reported and not lost,
                 ended_now=reported,
@@ -237,7 +238,7 @@ class JobLifecycle:
         if message.merged_into:
             self._past.drop(job.job)
             return
-        self._past.add(past_of(job, message.why, at_end.ended_at, lost=False))
+        self._past.add(past_of(job, message.why, at_end.ended_at))
         # Of a job known to its origin alone the work of placed tasks is unknown, and it may have been counted before.
         countable = known is not None or ((past is None or past.lost) and not at_end.tasks_ended)
         self._unlearnt.job_over(job, teaches=countable and _whole(job), waits=message.use is not None, ended_now=False)

@@ -71,14 +71,14 @@ class Listing:
         return msgspec.structs.replace(past.view, state="ending", nodes=sorted(holding)[:MOST_NODES])
 
 
-def past_of(job: Job, why: str, ended_at: float, *, lost: bool) -> FinishedJob:
+def past_of(job: Job, why: str, ended_at: float, *, lost: bool = False, reported: bool = True) -> FinishedJob:
     """Return a job that is over, as it is stored; ``ended_at`` is Unix time."""
-    word, line = outcome(job, why, lost=lost)
+    word, line = outcome(job, why, lost=lost, reported=reported)
     said = msgspec.structs.replace(
         view(job, NOWHERE), state="ended", ended_at=ended_at, outcome=word, why=line,
         tasks_ready=0, tasks_running=0, slots=0, nodes=[],
     )  # fmt: skip
-    return FinishedJob(said, job.cancelled_by)
+    return FinishedJob(said, job.cancelled_by, reported)
 
 
 def view(job: Job, place: Place) -> JobView:

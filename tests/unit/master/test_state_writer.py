@@ -199,6 +199,16 @@ async def test_a_store_that_cannot_be_had_stops_nothing(tmp_path: Path) -> None:
     await one.close()
 
 
+def test_the_end_of_a_job_stored_by_an_older_master_counts_as_reported(tmp_path: Path) -> None:
+    database = Database(str(tmp_path / "master.db"))
+    store = RememberedStore(database)
+    store.keep(Keep({}, {"j-1": past("j-1")}))
+    with database.transaction() as connection:
+        connection.exec_driver_sql("UPDATE ended_jobs SET past = json_remove(past, '$.reported')")
+    assert [job.reported for job in store.all().jobs] == [True]
+    store.close()
+
+
 def test_a_record_that_cannot_be_read_is_left_out_and_reported_in_a_line(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "master.db"))
     store = RememberedStore(database)

@@ -49,12 +49,13 @@ def ended(at_end: dict[str, Any] | None = None, *, service_s: float = 5.0, **how
     return e.Received("a", api.JobEnded(**{"job": "j", "use": use, "at_end": known, **how}))
 
 
-def running() -> Bed:
-    """Return a master with job ``j`` of ``a`` and its running task, which has received 3 s of service."""
+def running(*, tasks: bool = True) -> Bed:
+    """Return a master with job ``j`` of ``a``, which has received 3 s of service, and its running task."""
     made = bed("a", "b", ordering="gittins")
     made.job("a", at=2.0)
-    made.ready("a", task("t", nodes=("a",)))
-    made.round()
+    if tasks:
+        made.ready("a", task("t", nodes=("a",)))
+        made.round()
     made.heartbeat("a", jobs=[api.JobUse(job="j", service_s=3.0)])
     return made
 
@@ -139,19 +140,25 @@ def test_it_has_not_ended_for_its_users_until_the_outcome_is_reported() -> None:
     assert made.listed().state == "ended"
 
 
+@pytest.mark.parametrize("how", [{"done": True}, {"failed": "1 task refused"}], ids=["succeeded", "failed"])
+@pytest.mark.parametrize("tasks", [True, False], ids=["with a task", "without tasks"])
 @pytest.mark.parametrize("dies", [False, True], ids=["the same master", "the next master"])
-def test_a_report_that_comes_late_corrects_the_outcome_and_counts_nothing(dies: bool) -> None:
-    """The job may have been counted meanwhile, without the report."""
-    made = running()
+def test_a_report_that_comes_late_corrects_the_outcome_and_counts_nothing(
+    dies: bool, tasks: bool, how: dict[str, Any]
+) -> None:
+    made = running(tasks=tasks)
     made.serve(e.NodeAway("a"))
     made.node("a")
-    made.round(10.0)
-    assert (made.listed().state, made.listed().outcome) == ("ended", "disconnected"), "it is not waited for for long"
+    if not dies:
+        made.round(10.0)
+        assert made.listed().state == "ended", "it is not waited for for long"
+    assert (made.listed().outcome, made.listed().why) == ("disconnected", "its job ended while its origin was away")
+    assert learnt(made) == 0
     if dies:
         stored = [past for past in made.kept().jobs.values() if past is not None]
         made = Bed(ordering="gittins")
         made.serve(e.StateRestored({}, stored))
-    assert back(made, ended(done=True)).outcome == "succeeded"
+    assert back(made, ended(**how)).outcome == ("failed" if "failed" in how else "succeeded")
     assert learnt(made) == 0
 
 
@@ -238,6 +245,15 @@ def test_an_older_agent_reports_the_service_only() -> None:
     view = back(made, e.Received("a", api.JobEnded(job="j", use=api.JobUse(job="j", service_s=5.0, last=True))))
     assert (view.outcome, view.why) == ("disconnected", "its job ended while its origin was away")
     assert view.service_container_s == 5.0
+
+
+def test_a_cancelled_job_whose_end_was_not_reported_stays_cancelled() -> None:
+    made = running()
+    made.serve(e.NodeAway("a"))
+    made.serve(e.CancelRequested("j", "ann"))
+    made.node("a")
+    made.round(10.0)
+    assert back(made, ended(done=True)).outcome == "cancelled"
 
 
 def test_its_commands_stop_with_the_registration() -> None:

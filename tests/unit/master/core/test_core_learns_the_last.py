@@ -8,6 +8,7 @@ from master.core import events as e
 from master.ordering.sizes import cell_of
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import CommandUse
+from penstock.wire.jobs_api import JobAtEnd
 from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, load, task
 
 
@@ -113,11 +114,11 @@ def test_a_job_that_comes_to_a_node_again_is_counted_from_0_there() -> None:
 
 def test_an_end_that_the_registration_reports_waits_for_the_last_too() -> None:
     made = ran("a")
-    made.cluster.jobs["j"].work.finished = True
     made.serve(e.NodeAway("a"))
     made.node("a")  # the job is no longer there
     assert learnt(made) == []
-    made.serve(e.Received("a", api.JobEnded(job="j", use=use(4.0))))
+    at_end = JobAtEnd(name="j", user="u", submitted_at=0.0)
+    made.serve(e.Received("a", api.JobEnded(job="j", done=True, use=use(4.0), at_end=at_end)))
     assert learnt(made) == [cell_of(4.0)]
     assert listed_s(made) == 4.0
 
