@@ -241,7 +241,14 @@ class JobLifecycle:
         self._past.add(past_of(job, message.why, at_end.ended_at))
         # Of a job known to its origin alone the work of placed tasks is unknown, and it may have been counted before.
         countable = known is not None or ((past is None or past.lost) and not at_end.tasks_ended)
-        self._unlearnt.job_over(job, teaches=countable and _whole(job), waits=message.use is not None, ended_now=False)
+        counted_s = past.view.service_container_s if past is not None and known is None else 0.0
+        self._unlearnt.job_over(
+            job,
+            teaches=countable and _whole(job),
+            waits=message.use is not None,
+            ended_now=False,
+            counted_s=counted_s,
+        )
 
     def _known_to_its_origin(self, node: Node, name: str, at_end: JobAtEnd) -> Job:
         """Return the record of a job that is over and that this master does not know; it joins no other record."""

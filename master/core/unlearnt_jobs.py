@@ -34,7 +34,8 @@ class Unlearnt:
     """A finished job, and the nodes that have yet to report the last part of its service.
 
     ``teaches``: the job was completed, so its size is that of a whole job. ``lengths_s``: the time since its admission,
-    if known. ``reported``: its origin has reported how it ended.
+    if known. ``reported``: its origin has reported how it ended. ``counted_s``: the service that its tenant was charged
+    for when the job was over before.
     """
 
     job: Job
@@ -43,6 +44,7 @@ class Unlearnt:
     due: float  # monotonic
     lengths_s: tuple[float, ...]
     reported: bool
+    counted_s: float
 
 
 @dataclass(eq=False, repr=False)
@@ -60,17 +62,24 @@ class UnlearntJobs:
     jobs: dict[str, Unlearnt] = field(init=False, default_factory=dict)  # by due time
 
     def job_over(
-        self, job: Job, *, teaches: bool, waits: bool, reported: bool = True, ended_now: bool = True
-    ) -> None:  # fmt: skip
+        self,
+        job: Job,
+        *,
+        teaches: bool,
+        waits: bool,
+        reported: bool = True,
+        ended_now: bool = True,
+        counted_s: float = 0.0,
+    ) -> None:
         """Count a finished job, or store it until it can be counted.
 
         ``waits``: its nodes may have more to report. ``reported``: its origin has reported how it ended. ``ended_now``:
-        so its length is known.
+        so its length is known. ``counted_s``: service that its tenant has been charged for.
         """
         nodes = {name for name in {job.origin, *job.hosts, *job.work.seen} if waits and self._may_tell(job, name)}
         due = self._clock.now + PATIENCE * self._settings.current.heartbeat_s
         lengths_s = (self._clock.now - job.admitted_at,) if ended_now and job.admitted_at is not None else ()
-        over = Unlearnt(job, teaches, nodes, due, lengths_s, reported)
+        over = Unlearnt(job, teaches, nodes, due, lengths_s, reported, counted_s)
         if nodes:
             self.jobs[job.job] = over
         else:
@@ -132,7 +141,7 @@ class UnlearntJobs:
 
     def _learn(self, over: Unlearnt) -> None:
         job, service_s = over.job, over.job.work.service_s
-        self._order.ended(job)
+        self._order.ended(job, over.counted_s)
         if over.teaches:
             self._history.learn((job.user, job.name), Needed(tuple(job.work.ended), service_s, over.lengths_s))
             # Older agents report no service for jobs shorter than a heartbeat: then use the smallest size.

@@ -201,6 +201,30 @@ def test_a_job_that_was_lost_with_its_host_is_listed_as_it_ended_once_the_host_i
     assert learnt(made) == 1
 
 
+@pytest.mark.parametrize("away_s", [0.0, 60.0], ids=["reported late", "lost"])
+def test_its_tenant_is_charged_once_for_its_service(away_s: float) -> None:
+    made = bed("a", "b", ordering="fifo", weights={"u": 1.0})
+    made.job("b", "k", at=1.0)
+    made.job("b", "m", at=1.0, user="v")
+    made.job("a", at=2.0)
+    for service_s in (0.0, 3.0):
+        made.heartbeat("a", jobs=[api.JobUse(job="j", service_s=service_s)])
+        made.round()
+    made.serve(e.NodeAway("a"))
+    made.now += away_s
+    made.heartbeat("b")
+    made.round()
+    if not away_s:
+        made.node("a")
+        for _ in range(10):
+            made.heartbeat("b")
+            made.round(1.0)
+    assert made.listed().outcome == ("lost" if away_s else "disconnected")
+    assert back(made, ended(done=True)).service_container_s == 5.0
+    made.round()
+    assert "has received 5.0 s more service" in made.cluster.order.rank(made.now).reason("k").said
+
+
 def test_another_node_cannot_report_the_end() -> None:
     made = running()
     made.serve(e.NodeAway("a"))
