@@ -2,9 +2,8 @@
 
 Frameworks' requests are part of the core's state, so a relay that cannot be sent need not be kept: after a lost
 connection, ``register`` repeats everything. Only ends would be lost; they are kept until the master answers: a master
-that is stopping reads no more, and the next one would run a command again. Until then the journal has the end of a
-command as well, that of tasks which are done or cancelled, and that of a job which could not be sent, for the case that
-the agent dies.
+that is stopping reads no more, and the next one would run a command again. Until then the journal has each end as well:
+of a command, of tasks which are done or cancelled, and of a job, for the case that the agent dies.
 """
 
 from __future__ import annotations
@@ -41,7 +40,8 @@ T = TypeVar("T")
 _METHODS: dict[type[Params], str] = {method.params: method.name for method in api.REQUESTS.values()}
 #: Messages that no registration repeats.
 _KEPT = (api.CommandEnded, api.JobEnded, api.TasksDone, api.TasksCancelled)
-#: Those of them that no record of the node's core has either. A framework that was answered does not repeat them.
+#: Those of them, beside the ends of jobs, that no record of the node's core has either. A framework that was answered
+#: does not repeat them.
 _JOURNALED = (api.TasksDone, api.TasksCancelled)
 #: Those of them that the master has to read before it decides.
 _AT_ONCE = (api.CommandEnded, api.TasksCancelled)
@@ -83,8 +83,8 @@ class MasterLink:
             *journal.read(api.TASKS_DONE.name, api.TasksDone),
             *journal.read(api.TASKS_CANCELLED.name, api.TasksCancelled),
         ]
-        #: The jobs whose end could not be reported, or was not answered before the link was lost. Each report is in the
-        #: journal, and among the kept or the unanswered messages.
+        #: The jobs whose end could not be sent, or was not answered to an earlier agent or on an earlier connection, so
+        #: that the master may lack it. Each report is among the kept or the unanswered messages.
         self._unreported: dict[str, None] = {}
         for ended in journal.read(api.JOB_ENDED.name, api.JobEnded):
             self._keep(ended)
@@ -267,7 +267,7 @@ class MasterLink:
             self._shell.dispatch(EndAcknowledged(params.job, params.task))
         elif isinstance(params, _JOURNALED):
             self._journal.write(_METHODS[type(params)], repr(params), None)
-        elif isinstance(params, api.JobEnded) and params.job in self._unreported:
+        elif isinstance(params, api.JobEnded):
             self._ended_reported(params.job)
 
     def _keep(self, params: ToMaster) -> None:
@@ -276,14 +276,13 @@ class MasterLink:
         if not isinstance(params, api.JobEnded):
             return
         self._unreported[params.job] = None
-        self._journal.write(api.JOB_ENDED.name, params.job, params)
         if len(self._unreported) > _MOST_JOBS_ENDED:
             first = next(iter(self._unreported))
             self._kept = [each for each in self._kept if not (isinstance(each, api.JobEnded) and each.job == first)]
             self._ended_reported(first)
 
     def _ended_reported(self, job: str) -> None:
-        del self._unreported[job]
+        self._unreported.pop(job, None)
         self._journal.write(api.JOB_ENDED.name, job, None)
 
     async def _beat(self) -> None:
@@ -332,9 +331,11 @@ class MasterLink:
         """
         if isinstance(params, _JOURNALED):
             self._journal.write(_METHODS[type(params)], repr(params), params)
-        elif isinstance(params, api.JobEnded) and params.at_end is not None:
-            at_end = msgspec.structs.replace(params.at_end, ended_at=time.time())
-            params = msgspec.structs.replace(params, at_end=at_end)
+        elif isinstance(params, api.JobEnded):
+            if params.at_end is not None:
+                at_end = msgspec.structs.replace(params.at_end, ended_at=time.time())
+                params = msgspec.structs.replace(params, at_end=at_end)
+            self._journal.write(api.JOB_ENDED.name, params.job, params)
         peer = self._peer or self._registering
         if peer is None or peer.closed or (self._peer is None and isinstance(params, _KEPT)):
             if isinstance(params, _KEPT):

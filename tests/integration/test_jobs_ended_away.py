@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,17 @@ class Reader(Master):
         return answer
 
 
+class Hung(Reader):
+    """A master that answers a registration only."""
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        if method == "register":
+            return super().request(peer, method, params)
+        self.heard[-1].append(method)
+        self.news.set()
+        return asyncio.Event().wait()
+
+
 async def test_an_end_that_could_not_be_sent_is_reported_with_the_job_and_its_time(tmp_path: Path) -> None:
     before = time.time()
     master = Reader()
@@ -83,6 +95,28 @@ async def test_an_end_is_in_the_journal_until_it_is_answered(tmp_path: Path) -> 
     assert [ended.job for ended in master.ends] == ["n-1", "n-1"]
     async with linked(tmp_path, [], "heartbeat", master=Reader()) as (following, _):
         assert "job_ended" not in following.heard[0]
+
+
+async def test_an_end_that_was_sent_is_reported_by_the_next_agent_if_no_answer_came(tmp_path: Path) -> None:
+    """The link was not lost before the agent died, and the master was killed before it had stored the end."""
+    async with linked(tmp_path, [], "heartbeat", master=Hung()) as (master, link):
+        link.send(ENDED)
+        await master.until(0, "job_ended")
+        shutil.copytree(tmp_path / "journal", tmp_path / "died" / "journal")
+    following = Reader()
+    async with linked(tmp_path / "died", [], "job_ended", master=following):
+        pass
+    [ended] = following.ends
+    assert (ended.job, ended.at_end is not None) == ("n-1", True)
+
+
+async def test_the_end_of_a_job_is_written_to_the_journal_once_and_removed_once(tmp_path: Path) -> None:
+    async with linked(tmp_path, [], "heartbeat", master=Reader()) as (master, link):
+        link.send(ENDED)  # the first connection breaks before the answer
+        await master.until(1, "job_ended")
+        await asyncio.wait(set(link._unanswered), timeout=30)
+        assert link._journal.writes == 2
+        assert link._journal.read("job_ended", api.JobEnded) == []
 
 
 async def test_of_too_many_ends_the_earliest_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,17 +125,15 @@ class Connections(CheckedMaster):
     def agent_restarts(self, node: str) -> None:
         """Restart an agent.
 
-        Its containers, their ends, and its reports of other ends are journaled, of jobs those that could not be sent;
-        its frameworks keep their demands until they come back.
+        Its containers, their ends, and its reports of other ends are journaled; its frameworks keep their demands until
+        they come back.
         """
         agent = self.agents[node]
-        journaled = list(agent.kept)
         self.unlink(node)
         for job in agent.jobs.values():
             job.recovered = True
             job.forgotten |= job.tasks
             job.tasks = {}
-        agent.kept = [said for said in agent.kept if not isinstance(said, api.JobEnded) or said in journaled]
 
     @precondition(lambda self: any(job.forgotten for agent in self.agents.values() for job in agent.jobs.values()))
     @rule(at=pick)
