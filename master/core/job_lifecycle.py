@@ -231,6 +231,9 @@ class JobLifecycle:
             if message.use is not None:
                 self._unlearnt.received(node, message.use)
             return
+        ended_at = min(at_end.ended_at, self._clock.unix(self._clock.now))
+        if known is None and past is None and self._past.is_full_of_later(at_end.user, ended_at):
+            return  # it may have been stored and counted before
         job = known or self._known_to_its_origin(node, message.job, at_end)
         _store_end(job, node, message)
         job.ended_away(at_end)
@@ -238,7 +241,7 @@ class JobLifecycle:
         if message.merged_into:
             self._past.drop(job.job)
             return
-        self._past.add(past_of(job, message.why, at_end.ended_at))
+        self._past.add(past_of(job, message.why, ended_at))
         # Of a job known to its origin alone the work of placed tasks is unknown, and it may have been counted before.
         countable = known is not None or ((past is None or past.lost) and not at_end.tasks_ended)
         counted_s = past.view.service_container_s if past is not None and known is None else 0.0

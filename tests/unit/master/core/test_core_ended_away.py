@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from master.core import events as e
+from master.core.finished_jobs import MOST_OF_A_USER
 from penstock.model import EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import StageProgress
@@ -64,6 +65,7 @@ def back(made: Bed, message: e.Received) -> JobView:
     """The origin, which was away, registers without the job, and reports its end."""
     if "a" in made.cluster.nodes:
         made.serve(e.NodeAway("a"))
+    made.now += ENDED_AT
     made.node("a")
     made.serve(message)
     return made.listed()
@@ -118,6 +120,42 @@ def test_an_unknown_job_of_placed_tasks_teaches_nothing() -> None:
     assert back(made, ended({"tasks_ended": 4}, done=True)).tasks_done == 4
     assert learnt(made) == 0
     assert made.cluster.history.of(("u", "j")) is None
+
+
+def old(number: int) -> e.Received:
+    """Return the report of a job that ended at second ``number``."""
+    at_end = JobAtEnd(name="j", user="u", submitted_at=1.0, ended_at=float(number))
+    use = api.JobUse(job=f"a-1-{number}", service_s=1.0, last=True)
+    return e.Received("a", api.JobEnded(job=use.job, done=True, at_end=at_end, use=use))
+
+
+def test_old_ends_do_not_displace_later_ones() -> None:
+    made = bed("a", "b", ordering="gittins")
+    made.now = 1000.0
+    for number in range(MOST_OF_A_USER):
+        made.job("b", f"new-{number}")
+        made.serve(e.Received("b", api.JobEnded(job=f"new-{number}", done=True)))
+    for number in range(MOST_OF_A_USER):
+        made.serve(old(number))
+    assert {past.view.origin for past in made.cluster.past} == {"b"}
+    assert learnt(made) == 0
+
+
+def test_ends_that_are_repeated_after_they_were_displaced_are_counted_no_more() -> None:
+    made = bed("a", "b", ordering="gittins")
+    made.now = 1000.0
+    counted = []
+    for _ in range(2):
+        for number in range(MOST_OF_A_USER + 50):
+            made.serve(old(number))
+        counted.append(learnt(made))
+    assert counted[0] == counted[1] > 0
+
+
+def test_no_job_ended_later_than_now() -> None:
+    """The clock of its origin is ahead."""
+    made = bed("b", ordering="gittins")
+    assert back(made, ended({"ended_at": 1e9})).ended_at == made.cluster.clock.unix(made.now)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["the master knew it", "another master knew it"])
@@ -221,6 +259,7 @@ def test_its_tenant_is_charged_once_for_its_service(away_s: float) -> None:
             made.round(1.0)
     assert made.listed().outcome == ("lost" if away_s else "disconnected")
     assert back(made, ended(done=True)).service_container_s == 5.0
+    made.heartbeat("b")
     made.round()
     assert "has received 5.0 s more service" in made.cluster.order.rank(made.now).reason("k").said
 
