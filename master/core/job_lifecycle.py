@@ -223,6 +223,8 @@ class JobLifecycle:
 
         The outcome is unknown if the job ended here with the registration or the loss of its origin, or if only a
         former master has known it. A report that is repeated, because its answer was lost, changes nothing.
+
+        Raises: RpcError: ``refused``: no record has the job, and another node made its id.
         """
         past, at_end = self._past.get(message.job), message.at_end
         known = self._unlearnt.take_unreported(message.job, node.name) if at_end is not None else None
@@ -231,6 +233,8 @@ class JobLifecycle:
             if message.use is not None:
                 self._unlearnt.received(node, message.use)
             return
+        if known is None and past is None:
+            message_checks.check_maker(node, message.job)
         ended_at = min(at_end.ended_at, self._clock.unix(self._clock.now))
         if known is None and past is None and self._past.is_full_of_later(at_end.user, ended_at):
             return  # it may have been stored and counted before
@@ -238,6 +242,8 @@ class JobLifecycle:
         _store_end(job, node, message)
         job.ended_away(at_end)
         self._hand_orders.over(job.job, job.user)
+        for host in self._members.nodes.values():
+            host.serves.discard(job.job)  # kept while it was lost, as it could come back
         if message.merged_into:
             self._past.drop(job.job)
             return

@@ -67,6 +67,12 @@ def maker(job: str) -> str:
     return job.rsplit("-", 2)[0]
 
 
+def check_maker(node: Node, job: str) -> None:
+    """Raises: RpcError: ``refused``: another node made the id of a job of which the master has no record."""
+    if (made_by := maker(job)) != node.name:
+        raise refused(f"job {job[:128]!r} belongs to node {made_by[:128]!r}", field="job")
+
+
 def check_job(state: api.JobState) -> None:
     """Raises: RpcError: ``bad_request``: the time of submission is not finite."""
     if not math.isfinite(state.submitted_at):

@@ -16,6 +16,7 @@ from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import JobAtEnd, JobView, TaskFailure
 from tests.unit.master.cluster_bed import Bed, bed, command, task
 
+JOB = "a-1f2e3d4c-1"  # an id made by the agent of ``a``
 ENDED_AT = 7.5
 FAILURE = TaskFailure(task="t", stage="s", node="a", by=EndedBy.EXIT.value, exit_status=3)
 #: The report of an end, the origin's knowledge, and the outcome.
@@ -44,20 +45,20 @@ ENDS: list[tuple[dict[str, Any], dict[str, Any], tuple[str, str]]] = [
 
 
 def ended(at_end: dict[str, Any] | None = None, *, service_s: float = 5.0, **how: Any) -> e.Received:
-    """Return the report of the end of job ``j`` that its origin sends right behind its registration."""
+    """Return the report of the end of :data:`JOB` that its origin sends right behind its registration."""
     known = JobAtEnd(**{"name": "j", "user": "u", "submitted_at": 2.0, "ended_at": ENDED_AT, **(at_end or {})})
-    use = api.JobUse(job="j", service_s=service_s, last=True)
-    return e.Received("a", api.JobEnded(**{"job": "j", "use": use, "at_end": known, **how}))
+    use = api.JobUse(job=JOB, service_s=service_s, last=True)
+    return e.Received("a", api.JobEnded(**{"job": JOB, "use": use, "at_end": known, **how}))
 
 
 def running(*, tasks: bool = True) -> Bed:
-    """Return a master with job ``j`` of ``a``, which has received 3 s of service, and its running task."""
+    """Return a master with the job of ``a``, which has received 3 s of service, and its running task."""
     made = bed("a", "b", ordering="gittins")
-    made.job("a", at=2.0)
+    made.job("a", JOB, at=2.0, name="j")
     if tasks:
-        made.ready("a", task("t", nodes=("a",)))
+        made.ready("a", task("t", nodes=("a",)), job=JOB)
         made.round()
-    made.heartbeat("a", jobs=[api.JobUse(job="j", service_s=3.0)])
+    made.heartbeat("a", jobs=[api.JobUse(job=JOB, service_s=3.0)])
     return made
 
 
@@ -68,7 +69,7 @@ def back(made: Bed, message: e.Received) -> JobView:
     made.now += ENDED_AT
     made.node("a")
     made.serve(message)
-    return made.listed()
+    return made.listed(JOB)
 
 
 def learnt(made: Bed) -> float:
@@ -89,7 +90,7 @@ def test_it_is_listed_with_its_outcome(
     assert view.service_container_s == 5.0
     assert not made.cluster.jobs
     assert not made.cluster.unlearnt.jobs
-    assert made.kept().jobs["j"] == made.cluster.past.get("j"), "the next master knows it, too"
+    assert made.kept().jobs[JOB] == made.cluster.past.get(JOB), "the next master knows it, too"
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["the master knew it", "another master knew it"])
@@ -105,9 +106,9 @@ def test_tasks_that_were_done_meanwhile_count_as_work_of_the_job() -> None:
     made = running()
     made.serve(e.NodeAway("a"))
     made.node("a")
-    made.serve(e.Received("a", api.TasksDone(job="j", tasks=["t"])))
+    made.serve(e.Received("a", api.TasksDone(job=JOB, tasks=["t"])))
     made.serve(ended({"tasks_ended": 1}, done=True))
-    assert made.listed().tasks_done == 1
+    assert made.listed(JOB).tasks_done == 1
     needed = made.cluster.history.of(("u", "j"))
     assert needed is not None
     assert needed.work == (1e6, 0.0, 0.0)
@@ -165,7 +166,7 @@ def test_a_report_that_is_repeated_changes_nothing(known: bool) -> None:
     first = back(made, ended({"tasks_failed": 1, "failures": [FAILURE]}))
     assert back(made, ended({}, service_s=9.0, done=True)) == first
     made.round(10.0)
-    assert made.listed() == first
+    assert made.listed(JOB) == first
 
 
 def test_it_has_not_ended_for_its_users_until_the_outcome_is_reported() -> None:
@@ -173,9 +174,9 @@ def test_it_has_not_ended_for_its_users_until_the_outcome_is_reported() -> None:
     made = running()
     made.serve(e.NodeAway("a"))
     made.node("a")
-    assert made.listed().state == "ending"
+    assert made.listed(JOB).state == "ending"
     made.serve(ended(done=True))
-    assert made.listed().state == "ended"
+    assert made.listed(JOB).state == "ended"
 
 
 @pytest.mark.parametrize("how", [{"done": True}, {"failed": "1 task refused"}], ids=["succeeded", "failed"])
@@ -189,8 +190,11 @@ def test_a_report_that_comes_late_corrects_the_outcome_and_counts_nothing(
     made.node("a")
     if not dies:
         made.round(10.0)
-        assert made.listed().state == "ended", "it is not waited for for long"
-    assert (made.listed().outcome, made.listed().why) == ("disconnected", "its job ended while its origin was away")
+        assert made.listed(JOB).state == "ended", "it is not waited for for long"
+    assert (made.listed(JOB).outcome, made.listed(JOB).why) == (
+        "disconnected",
+        "its job ended while its origin was away",
+    )
     assert learnt(made) == 0
     if dies:
         stored = [past for past in made.kept().jobs.values() if past is not None]
@@ -202,9 +206,9 @@ def test_a_report_that_comes_late_corrects_the_outcome_and_counts_nothing(
 
 def test_an_end_that_was_reported_at_once_is_not_changed_by_its_repetition() -> None:
     made = running()
-    made.serve(e.Received("a", api.TasksDone(job="j", tasks=["t"])))
-    made.serve(e.Received("a", api.JobEnded(job="j", done=True, use=api.JobUse(job="j", service_s=5.0, last=True))))
-    before = made.listed()
+    made.serve(e.Received("a", api.TasksDone(job=JOB, tasks=["t"])))
+    made.serve(e.Received("a", api.JobEnded(job=JOB, done=True, use=api.JobUse(job=JOB, service_s=5.0, last=True))))
+    before = made.listed(JOB)
     assert learnt(made) == 1
     assert back(made, ended(done=True)) == before
     assert learnt(made) == 1
@@ -217,20 +221,20 @@ def test_a_repetition_to_the_next_master_counts_the_job_no_more() -> None:
     jobs = [past for past in made.kept().jobs.values() if past is not None]
     sizes = [known for known in made.kept().sizes.values() if known is not None]
     after.serve(e.StateRestored({}, jobs, sizes))
-    assert back(after, ended(done=True)) == made.listed()
+    assert back(after, ended(done=True)) == made.listed(JOB)
     assert learnt(after) == 1
 
 
 @pytest.mark.parametrize("waits_s", [0.0, 10.0], ids=["at once", "later"])
 def test_a_job_that_was_lost_with_its_host_is_listed_as_it_ended_once_the_host_is_back(waits_s: float) -> None:
     made = bed("a", "b", ordering="gittins")
-    made.job("a", at=2.0)
-    made.heartbeat("a", jobs=[api.JobUse(job="j", service_s=3.0)])
+    made.job("a", JOB, at=2.0, name="j")
+    made.heartbeat("a", jobs=[api.JobUse(job=JOB, service_s=3.0)])
     made.serve(e.NodeAway("a"))
     made.now += made.cluster.settings.node_timeout_s + 1.0
     made.heartbeat("b")
     made.round()
-    assert made.listed().outcome == "lost"
+    assert made.listed(JOB).outcome == "lost"
     assert learnt(made) == 0, "it is not known to be complete"
     for _ in range(int(waits_s)):
         made.heartbeat("b")
@@ -244,9 +248,9 @@ def test_its_tenant_is_charged_once_for_its_service(away_s: float) -> None:
     made = bed("a", "b", ordering="fifo", weights={"u": 1.0})
     made.job("b", "k", at=1.0)
     made.job("b", "m", at=1.0, user="v")
-    made.job("a", at=2.0)
+    made.job("a", JOB, at=2.0, name="j")
     for service_s in (0.0, 3.0):
-        made.heartbeat("a", jobs=[api.JobUse(job="j", service_s=service_s)])
+        made.heartbeat("a", jobs=[api.JobUse(job=JOB, service_s=service_s)])
         made.round()
     made.serve(e.NodeAway("a"))
     made.now += away_s
@@ -257,7 +261,7 @@ def test_its_tenant_is_charged_once_for_its_service(away_s: float) -> None:
         for _ in range(10):
             made.heartbeat("b")
             made.round(1.0)
-    assert made.listed().outcome == ("lost" if away_s else "disconnected")
+    assert made.listed(JOB).outcome == ("lost" if away_s else "disconnected")
     assert back(made, ended(done=True)).service_container_s == 5.0
     made.heartbeat("b")
     made.round()
@@ -270,7 +274,31 @@ def test_another_node_cannot_report_the_end() -> None:
     made.node("a")
     message = ended(done=True).message
     assert made.serve(e.Received("b", message)) == []
-    assert made.listed().outcome == "disconnected", "as far as the registration shows"
+    assert made.listed(JOB).outcome == "disconnected", "as far as the registration shows"
+
+
+def test_another_node_cannot_report_the_end_of_a_job_that_no_master_remembers() -> None:
+    made = bed("a", "b", ordering="gittins")
+    with pytest.raises(RpcError, match="belongs to node 'a'") as caught:
+        made.serve(e.Received("b", ended(done=True).message))
+    assert caught.value.body.field == "job"
+    assert made.cluster.past.get(JOB) is None
+    assert learnt(made) == 0
+
+
+def test_the_hosts_of_a_lost_job_serve_it_until_its_end_is_reported() -> None:
+    """It may come back until then."""
+    made = bed("a", "b")
+    made.job("a", JOB, at=2.0, name="j")
+    made.serve(e.Received("b", api.JoinJob(job=JOB, user="u")))
+    made.serve(e.NodeAway("a"))
+    made.now += made.cluster.settings.node_timeout_s + 1.0
+    made.heartbeat("b")
+    made.round()
+    assert made.listed(JOB).outcome == "lost"
+    assert made.cluster.nodes["b"].serves == {JOB}
+    back(made, ended(done=True))
+    assert made.cluster.nodes["b"].serves == set()
 
 
 def test_the_work_of_a_job_that_was_merged_into_another_is_listed_there() -> None:
@@ -278,14 +306,14 @@ def test_the_work_of_a_job_that_was_merged_into_another_is_listed_there() -> Non
     made.serve(e.NodeAway("a"))
     made.node("a")
     made.serve(ended(done=True, merged_into="k"))
-    assert made.cluster.past.get("j") is None
+    assert made.cluster.past.get(JOB) is None
     assert learnt(made) == 0
 
 
 def test_a_cancelled_job_stays_cancelled() -> None:
     made = running()
     made.serve(e.NodeAway("a"))
-    made.serve(e.CancelRequested("j", "ann"))
+    made.serve(e.CancelRequested(JOB, "ann"))
     view = back(made, ended(why="its client x disconnected"))
     assert (view.outcome, view.why) == ("cancelled", "cancelled by ann")
 
@@ -305,15 +333,16 @@ def test_a_job_that_was_cancelled_by_a_former_master_stays_cancelled(known: bool
 
 def test_an_older_agent_reports_the_service_only() -> None:
     made = running()
-    view = back(made, e.Received("a", api.JobEnded(job="j", use=api.JobUse(job="j", service_s=5.0, last=True))))
+    view = back(made, e.Received("a", api.JobEnded(job=JOB, use=api.JobUse(job=JOB, service_s=5.0, last=True))))
     assert (view.outcome, view.why) == ("disconnected", "its job ended while its origin was away")
     assert view.service_container_s == 5.0
+    assert learnt(made) == 0
 
 
 def test_a_cancelled_job_whose_end_was_not_reported_stays_cancelled() -> None:
     made = running()
     made.serve(e.NodeAway("a"))
-    made.serve(e.CancelRequested("j", "ann"))
+    made.serve(e.CancelRequested(JOB, "ann"))
     made.node("a")
     made.round(10.0)
     assert back(made, ended(done=True)).outcome == "cancelled"
@@ -321,8 +350,8 @@ def test_a_cancelled_job_whose_end_was_not_reported_stays_cancelled() -> None:
 
 def test_its_commands_stop_with_the_registration() -> None:
     made = bed("a", "b")
-    made.job("a")
-    made.ready("a", command("t", nodes=("b",)))
+    made.job("a", JOB, name="j")
+    made.ready("a", command("t", nodes=("b",)), job=JOB)
     made.round()
     back(made, ended({"undone": True}, why="its client x disconnected"))
     assert [(node, each.task) for node, each in made.decisions_of(api.Withdraw)] == [("b", "t")]
@@ -334,4 +363,4 @@ def test_a_time_that_is_none_is_refused(field: str) -> None:
     with pytest.raises(RpcError, match="not a time") as caught:
         made.serve(ended({field: math.inf}))
     assert caught.value.body.field == f"at_end.{field}"
-    assert "j" in made.cluster.jobs
+    assert JOB in made.cluster.jobs
