@@ -134,8 +134,8 @@ class Work:
         self.service = {stage: s for stage, s in self.service.items() if stage in named or stage in self.tallies}
 
     def attained(self, node: str, use: JobUse) -> bool:
-        """Add a node's report of the service received there so far; return whether it says anything new. A decrease
-        means that the node's count has restarted, as does a report after the last one.
+        """Add a node's report of the service received there so far; return whether it differs from the
+        node's latest report. A decrease means that the node's count has restarted, as does a report after the last one.
         """
         before = self.seen.get(node)
         if use == before:
