@@ -69,15 +69,17 @@ class FinishedJobs:
         own = self._of_user.setdefault(user, {})
         own[job] = None
         if len(own) > self._most_of_a_user:
-            self.drop(next(iter(own)))
+            self.drop(min(own, key=self._ended_at))  # which may have come later, if its end was reported late
         elif len(self._jobs) > self._most:
             self.drop(next(iter(self._jobs)))
 
     def is_full_of_later(self, user: str, ended_at: float) -> bool:
         """Return whether as many jobs of this user are stored as may be, and all of them ended after this time."""
         own = self._of_user.get(user, {})
-        ends = (self._jobs[job].view.ended_at or 0.0 for job in own)
-        return len(own) >= self._most_of_a_user and ended_at < min(ends)
+        return len(own) >= self._most_of_a_user and ended_at < min(map(self._ended_at, own))
+
+    def _ended_at(self, job: str) -> float:
+        return self._jobs[job].view.ended_at or 0.0
 
     def drop(self, job: str) -> None:
         """Remove a job: it was the oldest, or its origin reports that it still exists."""

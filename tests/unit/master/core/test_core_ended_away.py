@@ -142,6 +142,18 @@ def test_old_ends_do_not_displace_later_ones() -> None:
     assert learnt(made) == 0
 
 
+def test_of_ends_before_and_after_an_outage_the_latest_are_listed() -> None:
+    made = bed("a", "b", ordering="gittins")
+    for number in range(MOST_OF_A_USER):
+        made.now = 2.0 * number + 1.0
+        made.job("b", f"new-{number}")
+        made.serve(e.Received("b", api.JobEnded(job=f"new-{number}", done=True)))
+    for number in range(MOST_OF_A_USER):
+        made.serve(old(2 * number))
+    times = sorted(past.view.ended_at or 0.0 for past in made.cluster.past)
+    assert times == [float(second) for second in range(MOST_OF_A_USER, 2 * MOST_OF_A_USER)]
+
+
 def test_ends_that_are_repeated_after_they_were_displaced_are_counted_no_more() -> None:
     made = bed("a", "b", ordering="gittins")
     made.now = 1000.0
