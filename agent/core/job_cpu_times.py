@@ -59,14 +59,16 @@ class JobCpuTimes:
             self.cpu_s[job] = self.cpu_s.get(job, 0.0) + more_s
         return hosts
 
-    def end(self, record: ContainerRecord, cpu_s: float) -> None:
-        """Count all CPU time of a container that has ended or leaves its job as the job's."""
+    def end(self, record: ContainerRecord, cpu_s: float, *, goes_on: bool = False) -> None:
+        """Count all CPU time of a container that has ended, or that leaves its job and ``goes_on``, as the job's."""
         job = self._job_of.pop(record.container, record.job)
         counted_s = self._counted_s.pop(record.container, 0.0)
         self._job_ended_at.pop(record.container, None)
+        used_s = max(cpu_s, counted_s)  # for a container whose end was not observed, the sampled time
         if job:
-            used_s = max(cpu_s, counted_s)  # for a container whose end was not observed, the sampled time
             self.cpu_s[job] = self.cpu_s.get(job, 0.0) + used_s - counted_s
+        if goes_on:
+            self._counted_s[record.container] = used_s
 
     def job_ended(self, job: str, now: float) -> None:
         """Count what containers use from now on for themselves, where a process in them had registered the job."""

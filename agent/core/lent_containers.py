@@ -93,7 +93,7 @@ class LentContainers:
         """Treat a container that could not be given back as an adopted one."""
         left = record.job
         record.keep()
-        self._cpu_times.end(record, event.cpu_seconds)
+        self._cpu_times.end(record, event.cpu_seconds, goes_on=True)
         self._attained.container_gone(left)
         return [Record(ROOM, record.container, record), record.confine()]
 
