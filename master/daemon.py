@@ -104,6 +104,8 @@ class Master:
         self.reservation_service: ReservationService | None = None
         self._store_lock = -1
         self._troubles = Troubles()
+        #: The models at the start: to look for their libraries takes a descriptor, and a master may have none left.
+        self._models = models()
         reservations = ReservationSite(
             lambda: self.reservation_service.manager if self.reservation_service is not None else None,
             self.service.on_behalf,
@@ -138,7 +140,7 @@ class Master:
         except OSError as error:
             raise StartError(f"http: cannot listen on {self._config.http}: {error.strerror or error}") from error
         log.info("master started", listen=self.service.address, http=self.site.address, version=__version__)
-        for model, why_not in models().items():
+        for model, why_not in self._models.items():
             if why_not:
                 log.warning("forecasts are made without a model", model=model, reason=why_not)
 
@@ -230,5 +232,5 @@ class Master:
             certificates=self.certificates.rows(),
             degraded=self._troubles.rows(),
             reservations=self.reservation_service.counts if self.reservation_service is not None else {},
-            models=models(),
+            models=self._models,
         )
