@@ -29,7 +29,7 @@ async def test_a_master_without_descriptors_goes_on(start_master: Start, start_a
     assert not any(late), "nothing new could be opened"
     os.utime(
         Path(penstock.__file__).parent.parent
-    )  # as after an installation: Python lists it when it looks for a module
+    )  # Python lists it when it next looks for a module
     for _ in range(3):
         await client.call("cluster_status")
         job = (await client.call("register_job", name="j"))["job"]
