@@ -27,9 +27,7 @@ async def test_a_master_without_descriptors_goes_on(start_master: Start, start_a
     resource.prlimit(master.process.pid, resource.RLIMIT_NOFILE, (4, before[1]))
     late = await asyncio.gather(*[asyncio.to_thread(_tried, master) for _ in range(5)])
     assert not any(late), "nothing new could be opened"
-    os.utime(
-        Path(penstock.__file__).parent.parent
-    )  # Python lists it when it next looks for a module
+    os.utime(Path(penstock.__file__).parent.parent)  # Python lists it when it next looks for a module
     for _ in range(3):
         await client.call("cluster_status")
         job = (await client.call("register_job", name="j"))["job"]
