@@ -53,7 +53,7 @@ class FinishedJobs:
         return len(self._jobs)
 
     def __iter__(self) -> Iterator[FinishedJob]:
-        """Iterate in the order in which the jobs ended."""
+        """Iterate in the order in which the ends were stored."""
         return iter(self._jobs.values())
 
     def get(self, job: str) -> FinishedJob | None:
