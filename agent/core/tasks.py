@@ -237,8 +237,8 @@ def cancelled(job: Job) -> TasksCancelled:
 def at_end(job: Job, why: str, cancelled_by: str) -> JobAtEnd:
     """Return the record of a job that ends now, for a master that has no record of it; the sender adds the time.
 
-    ``why``: the reason if its framework did not end it. ``cancelled_by``: the user who
-    cancelled it at the master. After a restart of the agent only a framework knows all tasks.
+    ``why``: the reason if its framework did not end it. ``cancelled_by``: who cancelled it at the master. After a
+    restart of the agent only a framework knows all tasks.
     """
     record = job.record
     ends = [(name, task, task.ended) for name, task in job.tasks.items() if task.ended is not None]

@@ -117,13 +117,18 @@ async def test_a_change_that_the_kernel_refuses_is_told_as_not_enforced(make: Ma
     assert told == [("a", {"network_rate_bytes_per_s": "the link is busy"})]
 
 
-async def test_a_rank_is_set_on_the_network_only_where_the_rate_of_a_link_is_known(make: Make) -> None:
+async def of_the_second_rank_before_a_rate_is_known(make: Make) -> tuple[SlowNetwork, LimitEnforcer]:
     network, (_, tree) = SlowNetwork(), make()
     network.sharing = False
     limit_enforcer = LimitEnforcer(tree, cast(Any, network), lambda *_: None)
     await limit_enforcer.create("a", Confinement())
     limit_enforcer.confine("a", Confinement(rank=1))
     await asyncio.wait_for(limit_enforcer.settled("a"), LIMIT_S)
+    return network, limit_enforcer
+
+
+async def test_a_rank_is_set_on_the_network_only_where_the_rate_of_a_link_is_known(make: Make) -> None:
+    network, limit_enforcer = await of_the_second_rank_before_a_rate_is_known(make)
     assert network.changes.empty(), "it would wake the network's thread for nothing"
     limit_enforcer.confine("a", Confinement(rank=1, network_egress_bytes_per_s=9_000_000))
     await network.answers()
@@ -135,12 +140,7 @@ async def test_a_rank_is_set_on_the_network_only_where_the_rate_of_a_link_is_kno
 
 
 async def test_a_repair_sets_the_ranks_from_before_the_rate_of_a_link_was_known(make: Make) -> None:
-    network, (_, tree) = SlowNetwork(), make()
-    network.sharing = False
-    limit_enforcer = LimitEnforcer(tree, cast(Any, network), lambda *_: None)
-    await limit_enforcer.create("a", Confinement())
-    limit_enforcer.confine("a", Confinement(rank=1))
-    await asyncio.wait_for(limit_enforcer.settled("a"), LIMIT_S)
+    network, limit_enforcer = await of_the_second_rank_before_a_rate_is_known(make)
     network.sharing = True
     await limit_enforcer.repair()
     assert [shape.rank for _, shape in network.held.values()] == [1]
