@@ -7,7 +7,7 @@ A container has one change at a time; if several wait, only the last one counts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -29,6 +29,8 @@ _NO_SLOT = f"{MAX_SLOT} containers have network limits already, no more can; rem
 _PLAIN = Confinement()
 _NETWORK = ("network_rate_bytes_per_s", "network_egress_bytes_per_s", "network_ingress_bytes_per_s")
 _DISK_RATES = ("disk_read_bytes_per_s", "disk_write_bytes_per_s")
+#: The settings that follow a job's rank.
+_WEIGHTS = frozenset({"cpu_weight", "disk_weight", "rank"})
 _MEMORY = ("memory_min_bytes", "memory_low_bytes", "memory_high_bytes", "memory_max_bytes")
 #: Reclaiming is tried again once the container uses this much less than memory.max.
 _WORTH_A_TRY_BYTES = 4 << 20
@@ -126,7 +128,7 @@ class LimitEnforcer:
         if self._tree is not None:
             self._tree.groups.put(container, one.wanted)
         self._set_class()
-        if one.worker is None:
+        if one.worker is None and not self._weigh(container, one):
             reach(Point.CONFINE_ASKED)
             one.worker = asyncio.get_running_loop().create_task(self._work(container, one))
 
@@ -246,6 +248,24 @@ class LimitEnforcer:
 
     # ------------------------------------------------------------ inside
 
+    def _weigh(self, container: str, one: _Confined) -> bool:
+        """Apply at once a change that only a new rank makes to cgroups, as ranks change often and wait for nothing;
+        return whether that is done.
+        """
+        before, wanted = one.applied, one.wanted
+        if self._tree is None or before is None or one.again or self._reshaped(before, wanted):
+            return False
+        changed = differing(before, wanted)
+        if changed - _WEIGHTS or self._tree.groups.due:  # a group is written once for all of its containers
+            return False
+        try:
+            failed = self._tree.get(container).confine(wanted, before).failed
+        except OSError:
+            return False  # a task finds it again, and reports it
+        one.applied = wanted
+        self._report_if_new(container, one, _without(one.not_enforced, changed) | failed)
+        return True
+
     async def _work(self, container: str, one: _Confined) -> None:
         changed: frozenset[str] = frozenset()
         one.again = False
@@ -254,8 +274,7 @@ class LimitEnforcer:
                 self._settle_groups()
                 wanted, changed = one.wanted, differing(one.applied, one.wanted)
                 failed = await self._apply(container, one, wanted)
-                kept = {name: why for name, why in one.not_enforced.items() if name.split(" ")[0] not in changed}
-                one.applied, one.not_enforced = wanted, kept | failed
+                one.applied, one.not_enforced = wanted, _without(one.not_enforced, changed) | failed
                 self._report(container, one)
         except FileNotFoundError:
             log.debug("confined too late: it has ended", container=container)
@@ -339,14 +358,12 @@ class LimitEnforcer:
         failed = await asyncio.wrap_future(self._network.not_enforced())
         for container, one in self._containers.items():
             if one.slot in failed and one.applied is not None and one.worker is None:  # else its worker reports it
-                self._report_network(container, one, failed[one.slot])
+                self._report_if_new(container, one, _without(one.not_enforced, _NETWORK) | failed[one.slot])
         return repaired
 
-    def _report_network(self, container: str, one: _Confined, failed: dict[str, str]) -> None:
-        """Report the limits that the network does not enforce, if they have changed."""
-        others = {name: why for name, why in one.not_enforced.items() if name.split(" ")[0] not in _NETWORK}
-        if others | failed != one.not_enforced:
-            one.not_enforced = others | failed
+    def _report_if_new(self, container: str, one: _Confined, not_enforced: dict[str, str]) -> None:
+        if not_enforced != one.not_enforced:
+            one.not_enforced = not_enforced
             self._report(container, one)
 
     def _report(self, container: str, one: _Confined) -> None:
@@ -391,6 +408,11 @@ class LimitEnforcer:
         default = 0 if confinement.borrowed else self._pids_max()
         unset = default and confinement.pids_max is None
         return structs.replace(confinement, pids_max=default) if unset else confinement
+
+
+def _without(not_enforced: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    """Return the other settings that are not enforced; a limit's name may be followed by that of a link."""
+    return {name: why for name, why in not_enforced.items() if name.split(" ")[0] not in names}
 
 
 def _without_network(wanted: Confinement, why: str) -> dict[str, str]:

@@ -61,9 +61,9 @@ class MasterDecisions:
             why = self._carry_out(decision, instructions, event.at, now)
             if why:
                 refusals.append(Refusal(index=index, reason=why))
-        if any(isinstance(decision, SetPriority) for decision in event.decisions):
+        if moved := {decision.job for decision in event.decisions if isinstance(decision, SetPriority)}:
             instructions += self._slot_grants.granted(self._queues.reordered(now), now)
-            instructions += self._ranks.rank(now)  # the order is then the same on all nodes
+            instructions += self._ranks.reordered(moved, now)  # the order is then the same on all nodes
         return [Reply(Decided(refused=refusals)), *instructions]
 
     def _carry_out(self, decision: AnyDecision, out: list[Instruction], at: float, now: float) -> str:

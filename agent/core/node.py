@@ -52,6 +52,11 @@ _MAY_MOVE_THE_ALARM: frozenset[object] = frozenset({
     e.FollowRequested, e.Sampled, e.MemoryChecked, e.Woken, e.Decided, e.Recovered, e.JobRegistered, e.JobIntroduced,
     e.ContainerStarted, e.Reconfigured,
 })  # fmt: skip
+#: Events after which the order of jobs is as it was, or that rank the jobs themselves.
+_LEAVES_THE_ORDER: frozenset[object] = frozenset({
+    e.Sampled, e.CpuTimesRead, e.MemoryChecked, e.Confined, e.EndAcknowledged, e.EndUnread, e.SessionOpened,
+    m.SUBMIT, m.COMPLETE, m.CANCEL, m.PLACE, m.PROGRESS, m.TASKS_DONE,
+})  # fmt: skip
 #: Events after which waiting opportunistic work may find slack at once; samples reveal all other changes.
 _MAY_FREE_SLACK: frozenset[object] = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfigured})
 
@@ -159,7 +164,7 @@ class Node(NodeState):
         self.now = now
         what = event.method if type(event) is e.Requested else type(event)
         instructions = self._handlers[what](event, now)
-        self.ranks.due |= what is not e.Sampled
+        self.ranks.due |= what not in _LEAVES_THE_ORDER
         if self.held.waiting and what in _MAY_FREE_SLACK:
             instructions += self._placed.start_waiting(now)
         if what in cores.MAY_MOVE_CORES:
@@ -315,14 +320,11 @@ class Node(NodeState):
         instructions += self.elasticity.sampled(event.snapshot, self.resources.promised_without_profile(), now)
         instructions += self.preemption.sampled(event.snapshot, event.at, now)
         instructions += self._placed.sampled(now)
-        moved_on = self.ranks.sampled(event.snapshot)
-        if instructions or moved_on:
-            instructions += self.ranks.rank(now)
-        return instructions
+        return instructions + self.ranks.sampled(now, acted=bool(instructions))
 
     def _cpu_times_read(self, event: e.CpuTimesRead, now: float) -> list[Instruction]:
         self.resources.snapshot = event.snapshot
-        return self.ranks.rank(now)
+        return self.ranks.cpu_times_read(now)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Apply profile slots that begin and grace periods that end; look at the CPU time again."""

@@ -52,15 +52,14 @@ class ContainerRank(JobRank, frozen=True, kw_only=True):
 class Standing(Struct, frozen=True):
     """A job's rank on this node, among the ``of`` jobs of its ``tenant`` ("": the master divides nothing by tenants).
 
-    ``rank`` is 0 for the first; ``cpu_s`` is its CPU time here so far. ``weight`` is that of all its ranked containers,
-    ``promised_weight`` its part for their promised cores. ``parts`` is the sum of their parts in the rest.
+    ``rank`` is 0 for the first; ``weight`` is that of all its ranked containers, ``promised_weight`` its part for their
+    promised cores. ``parts`` is the sum of their parts in the rest. ``queue`` None: it follows from its CPU time.
     """
 
     job: str
     rank: int
     weight: int
-    cpu_s: float
-    queue: int
+    queue: int | None
     containers: int
     why: str
     of: int = 1
@@ -73,10 +72,11 @@ class Standing(Struct, frozen=True):
         """The weight that its containers divide."""
         return self.weight - self.promised_weight
 
-    def document(self) -> JobRank:
-        """Return the rank for the status."""
+    def document(self, cpu_s: float) -> JobRank:
+        """Return the rank for the status, of a job with this much CPU time here so far."""
+        queue = queue_of(cpu_s) if self.queue is None else self.queue
         return JobRank(
-            rank=self.rank + 1, of=self.of, cpu_s=round(self.cpu_s, 3), queue=self.queue + 1,
+            rank=self.rank + 1, of=self.of, cpu_s=round(cpu_s, 3), queue=queue + 1,
             weight=self.weight, why=self.why, tenant=self.tenant,
         )  # fmt: skip
 
@@ -129,6 +129,8 @@ def merge(ranked: list[Ranked]) -> list[Ranked]:
     result is in that order throughout.
     """
     jobs = [each for each in ranked if each.is_job]
+    if len(jobs) == len(ranked):
+        return ranked
     queues = sorted(each.queue for each in jobs)
     places = [(place, 1, each) for place, each in enumerate(jobs)]
     places += [(bisect_right(queues, each.queue), 0, each) for each in ranked if not each.is_job]

@@ -39,9 +39,8 @@ class StarvingTurns:
         for tenant, order in orders.items():
             turn = self._turns.setdefault(tenant, _Turn())
             if now >= turn.next_from:
-                longest = min(order, key=self._first_at.__getitem__)
-                waited_s = now - self._first_at[longest]
-                turn.job = longest if longest != order[0] and waited_s >= wait_max_s else ""
+                longest = min(order[1:], key=self._first_at.__getitem__, default="")
+                turn.job = longest if longest and now - self._first_at[longest] >= wait_max_s else ""
                 if turn.job:
                     turn.until, turn.next_from = now + _TURN * tick_s, now + TURNS_APART * tick_s
             elif turn.job and now >= turn.until:

@@ -51,7 +51,6 @@ from agent.core.rank_turns import StarvingTurns
 from agent.core.rank_weights import NICE_OPPORTUNISTIC, apportion, divide, nice_of, unpromised_weight
 from agent.core.records import ContainerRecord, ContainerState
 from agent.core.settings import NodeSettings
-from agent.core.snapshot import Snapshot
 from penstock.model.units import counted, format_duration
 
 #: The minimum time between rankings that ends of containers cause.
@@ -86,14 +85,38 @@ class Ranks:
         self._turns: dict[str, str] = {}  # tenant → the starving job whose turn it is
         self._ranked_at = -math.inf
         self._ranked_beside_cores = 0.0  # the cores that containers were promised then
+        self._orders: dict[str, list[str]] = {}  # tenant → its jobs in their order, without turns
+        self._master_orders = False  # whether CPU time changed nothing in that order
         self.cpu_reads = CpuReadSchedule()
-        self.due = True  # an event has occurred since the last ranking
+        self.due = True  # an event that may change the order has occurred since the last ranking
 
-    def sampled(self, snapshot: Snapshot) -> bool:
-        """Return whether a new ranking is required: not if nothing ran and no event occurred, as no order changed then.
-        Ranking takes 15 µs per container.
+    def sampled(self, now: float, *, acted: bool) -> list[Instruction]:
+        """Follow a sample, after which the node has ``acted`` or not. Ranking takes 50 µs per container.
+
+        Nothing is ranked if nothing ran and no event occurred. Where the master alone orders the jobs, their CPU time
+        is counted, and they are ranked anew if a turn of a starving one begins or ends.
         """
-        return self.due or self._cpu_times.changed(snapshot)
+        snapshot = self._resources.snapshot
+        if acted or self.due:
+            return self.rank(now)
+        if snapshot is None or not self._cpu_times.changed(snapshot):
+            return []
+        if not self._master_orders or self._turns_at(now) != self._turns:
+            return self.rank(now)
+        return self._count()
+
+    def cpu_times_read(self, now: float) -> list[Instruction]:
+        """Follow a look at the CPU time; where the master alone orders the jobs, it decides on what it is told."""
+        return self._count() if self._master_orders else self.rank(now)
+
+    def reordered(self, jobs: Collection[str], now: float) -> list[Instruction]:
+        """Rank anew if one of these jobs, whose priority or promise has changed, has a container that has started.
+
+        A job that has just come has none yet: it is ranked when its first one has started.
+        """
+        run = (record for record in self._containers.live.values() if record.pid)
+        here = any((record.job or self._cpu_times.job_of(record.container)) in jobs for record in run)
+        return self.rank(now) if here else []
 
     def look(self, now: float, job: str) -> list[Instruction]:
         """Ask for the CPU time of the containers, because a job has come: the last sample may be a second old.
@@ -148,7 +171,7 @@ class Ranks:
     def described_job(self, job: str) -> JobRank | None:
         """Return the rank of a job for the status; None: it has none."""
         standing = self.standings.get(job)
-        return standing.document() if standing is not None else None
+        return standing.document(self._cpu_times.cpu_s.get(job, 0.0)) if standing is not None else None
 
     def renice(self, record: ContainerRecord) -> Renice:
         """Return the nice value to set; an adopted process that its user had lowered is not raised above that."""
@@ -191,24 +214,30 @@ class Ranks:
         """
         live = self._containers.live.values()
         self._ranked_at, self.due = now, False
-        hosts = self._cpu_times.count(self._resources.snapshot)
+        instructions = self._count()
         come = self._follow_reservations()
         self._weighted &= {record.container for record in live}
         self._adopted = {record.container: record.pid for record in live if record.adopted and record.pid}
         ranked = self._collect()
-        ranked.sort(key=lambda each: (-each.priority, each.queue, each.place))
+        alike = len({each.priority for each in ranked}) < len(ranked)
+        self._master_orders = self.settings.has_master and not alike and all(each.is_job for each in ranked)
+        ranked.sort(key=lambda each: (-each.priority, each.queue if alike else 0, each.place))
         tenants = self._by_tenant(ranked)
         self._ranked_beside_cores = self._promised_cores()
         promised = self._ranked_beside_cores + sum(each.reserved_cores for each in ranked)
         total = unpromised_weight(self.settings.capacity.cores, promised)
         self.standings = {}
-        instructions: list[Instruction] = [Record(ROOM, record.container, record) for record in hosts]
         instructions += self._renice_promised(live, nice_of(0, max(1, len(ranked))))
         instructions += [one for record in come for one in self._changed(record)]
         for tenant, part in zip(tenants, apportion(total, [each.weight for each in tenants]), strict=True):
             share = tenant.weight / (sum(each.weight for each in tenants) or 1.0)
             instructions += self._rank_within(tenant, part, share, len(ranked))
         return instructions
+
+    def _count(self) -> list[Instruction]:
+        """Count the CPU time of all jobs; return records of the containers in which a process now takes part in one."""
+        hosts = self._cpu_times.count(self._resources.snapshot)
+        return [Record(ROOM, record.container, record) for record in hosts]
 
     def _changed(self, record: ContainerRecord, *, weight: bool = True) -> list[Instruction]:
         if record.state is ContainerState.STOPPING:
@@ -230,8 +259,9 @@ class Ranks:
                 why += f", {100 * share:.3g} % of the node for {tenant.name}"
             own = _promised_weight(each.containers)
             parts = [record.limits.cpu_weight or UNPROMISED_WEIGHT for record in each.containers]
+            queue = each.queue if each.expected is not None else None
             self.standings[each.job] = Standing(
-                each.job, rank, weight + own, each.cpu_s, each.queue, count, why, of, tenant.name, own, sum(parts)
+                each.job, rank, weight + own, queue, count, why, of, tenant.name, own, sum(parts)
             )
             # A job with reserved cores is like containers with promised ones.
             place, nice = (0, nice_of(0, jobs)) if each.reserved_cores else (rank, nice_of(rank, jobs * share))
@@ -284,15 +314,19 @@ class Ranks:
 
     def _give_turns(self, tenants: Mapping[str, TenantHere]) -> None:
         """Move each tenant's longest-waiting job to its front if it starves."""
+        self._orders = {name: [each.job for each in tenant.jobs] for name, tenant in tenants.items()}
+        self._turns = self._turns_at(self._ranked_at)
+        for name, tenant in tenants.items():
+            tenant.jobs.sort(key=lambda each: each.job != self._turns[name])
+
+    def _turns_at(self, now: float) -> dict[str, str]:
         snapshot = self._resources.snapshot
-        self._turns = self._starving.give(
-            {name: [each.job for each in tenant.jobs] for name, tenant in tenants.items()},
-            self._ranked_at,
+        return self._starving.give(
+            self._orders,
+            now,
             wait_max_s=self.settings.job_wait_max_s,
             tick_s=snapshot.interval_s if snapshot is not None else 1.0,
         )
-        for name, tenant in tenants.items():
-            tenant.jobs.sort(key=lambda each: each.job != self._turns[name])
 
     def _collect(self) -> list[Ranked]:
         """Return the jobs, and the containers without a job, that have ranked containers."""

@@ -40,6 +40,42 @@ async def test_the_default_is_in_force_unless_the_container_has_its_own(make: Ma
     assert not [path for path, _ in fake.writes if path.endswith("c/pids.max")]
 
 
+async def test_what_follows_the_rank_of_a_job_is_in_force_at_once(make: Make) -> None:
+    fake, tree = make()
+    told: list[dict[str, str]] = []
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: told.append(why))
+    await limit_enforcer.create("a", Confinement(cpu_weight=100, pids_max=7))
+    limit_enforcer.confine("a", Confinement(cpu_weight=6, disk_weight=62, rank=1, pids_max=7))
+    written = {path.rpartition("/")[2]: text for path, text in fake.writes if "/a/" in path}
+    assert (written["cpu.weight"], written["io.weight"]) == ("6", "default 62")
+    assert [[*each] for each in told] == [["disk_weight"]]
+    limit_enforcer.confine("a", Confinement(cpu_weight=6, disk_weight=62, rank=1, pids_max=8))
+    await limit_enforcer.settled("a")
+    assert len(told) == 2, "a limit that somebody waits for is reported"
+
+
+async def test_a_rank_that_the_kernel_refuses_is_reported_once(make: Make) -> None:
+    _, tree = make(of=NoWeights)
+    told: list[dict[str, str]] = []
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: told.append(why))
+    await limit_enforcer.create("a", Confinement())
+    for weight in (6, 7):
+        limit_enforcer.confine("a", Confinement(cpu_weight=weight))
+    assert [[*each] for each in told] == [["cpu_weight"]]
+    limit_enforcer.confine("a", Confinement())
+    assert told[-1] == {}
+
+
+class NoWeights(FakeCgroups):
+    """Takes no other weight than the kernel's default."""
+
+    def exchange(self, path: bytes, text: str) -> str:
+        """See FakeCgroups."""
+        if path.endswith(b"/a/cpu.weight") and text != "100":
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), os.fsdecode(path))
+        return super().exchange(path, text)
+
+
 async def test_without_cgroups_nothing_is_said_of_what_nobody_asked() -> None:
     limit_enforcer = LimitEnforcer(None, None, lambda container, why: None, pids_max=lambda: 4096)
     not_enforced, _ = await limit_enforcer.create("a", Confinement())

@@ -16,7 +16,7 @@ def ranked(*jobs: str) -> Ranks:
 
 
 def stand(ranks: Ranks, *jobs: str, weight: int = 1) -> None:
-    ranks.standings = {job: Standing(job, rank, weight, 0.0, 0, 1, BY_MASTER) for rank, job in enumerate(jobs)}
+    ranks.standings = {job: Standing(job, rank, weight, 0, 1, BY_MASTER) for rank, job in enumerate(jobs)}
 
 
 def test_it_is_reported_once_and_again_where_it_has_changed() -> None:

@@ -41,7 +41,7 @@ def test_the_priority_of_a_job_comes_before_what_it_has_used(bed: Bed) -> None:
     assert bed.order() == [urgent, slow]
     standings = bed.node.ranks.standings
     assert standings[high].rank == 0 and standings[low].rank == 1
-    assert standings[high].cpu_s == 50.0
+    assert bed.node.cpu_times.cpu_s[high] == 50.0
 
 
 def test_a_client_of_another_user_does_not_move_a_container(bed: Bed) -> None:
@@ -61,7 +61,7 @@ def test_what_ended_counts_for_its_job(bed: Bed) -> None:
     bed.sample()
     bed.end(one)
     bed.sample()
-    assert bed.node.ranks.standings[job].cpu_s == 8.0
+    assert bed.node.cpu_times.cpu_s[job] == 8.0
 
 
 def end_job(bed: Bed, session: int, job: str) -> None:
@@ -81,9 +81,9 @@ def test_a_container_that_outlives_its_job_begins_anew(sampled_s: float) -> None
     end_job(bed, session, job)
     bed.sample(**{short.replace("-", "_"): 3.2 - sampled_s})
     assert bed.order()[0] == short, "a short job may not have been sampled before its end"
-    assert bed.node.ranks.standings[short].cpu_s == pytest.approx(0.0)
+    assert bed.node.cpu_times.cpu_s[short] == pytest.approx(0.0)
     bed.sample(**{short.replace("-", "_"): 0.4})
-    assert bed.order()[0] == short and bed.node.ranks.standings[short].cpu_s == pytest.approx(0.4)
+    assert bed.order()[0] == short and bed.node.cpu_times.cpu_s[short] == pytest.approx(0.4)
     bed.sample(**{short.replace("-", "_"): 5.0})
     assert bed.order()[-1] == short, "it goes on like any other container without a job"
 
@@ -95,7 +95,7 @@ def test_the_next_job_in_a_container_does_not_count_what_the_last_one_used(bed: 
         job = bed.register(session)
         bed.sample()
         bed.sample(**{container.replace("-", "_"): 7.0})
-        assert bed.node.ranks.standings[job].cpu_s == pytest.approx(7.0)
+        assert bed.node.cpu_times.cpu_s[job] == pytest.approx(7.0)
         end_job(bed, session, job)
 
 
@@ -119,10 +119,10 @@ def test_a_short_job_beside_a_long_one_in_a_container_does_not_take_its_time(bed
     bed.sample(**{container.replace("-", "_"): 1000.0})
     short = bed.register(of_short)
     bed.sample(**{container.replace("-", "_"): 1.0})
-    assert bed.node.ranks.standings[short].cpu_s == pytest.approx(1.0)
+    assert bed.node.cpu_times.cpu_s[short] == pytest.approx(1.0)
     end_job(bed, of_short, short)
     bed.sample(**{container.replace("-", "_"): 2.0})
-    assert bed.node.ranks.standings[long].cpu_s == pytest.approx(1002.0)
+    assert bed.node.cpu_times.cpu_s[long] == pytest.approx(1002.0)
 
 
 def test_of_several_jobs_of_a_connection_the_first_has_the_container(bed: Bed) -> None:
@@ -132,7 +132,7 @@ def test_of_several_jobs_of_a_connection_the_first_has_the_container(bed: Bed) -
     later = [bed.register(session) for _ in range(12)]
     assert min([first, *later]) != first, "by text, n-x-10 comes before n-x-2"
     bed.sample(**{container.replace("-", "_"): 3.0})
-    assert bed.node.ranks.standings[first].cpu_s == pytest.approx(3.0)
+    assert bed.node.cpu_times.cpu_s[first] == pytest.approx(3.0)
 
 
 def test_a_known_command_that_outlives_its_job_is_not_expected_to_need_as_much_as_earlier_runs() -> None:
