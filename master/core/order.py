@@ -274,7 +274,7 @@ def job_views(
     for job, done in zip(jobs, ended, strict=True):
         tenant = settings.tenant_of(job.user)
         known = job.work.told or job.work.tallies
-        left, can_run = (job.work.tasks_left, _can_run(job)) if known else (math.inf, math.inf)
+        left, can_run = (job.work.tasks_left, len(job.tasks) + job.work.own_ready) if known else (math.inf, math.inf)
         regular, on_slack = job.placed()
         containers = on_slack if opportunistic else max(regular, job.work.slots - on_slack)
         views.append(
@@ -307,12 +307,6 @@ def _stages(job: Job) -> tuple[StageView, ...]:
         if name not in told
     }
     return (*told.values(), *came.values())
-
-
-def _can_run(job: Job) -> int:
-    """Return the tasks left in stages that wait for no other; tasks sent to the master are ready or placed."""
-    under_way = set(job.work.under_way())
-    return len(job.tasks) + sum(max(0, s.tasks - s.done) for s in job.work.own if s.stage in under_way)
 
 
 def _remaining(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from msgspec.structs import astuple
 
@@ -23,6 +24,17 @@ class StageTally:
     tasks: int = 0
     done: int = 0
     left: list[float] = field(default_factory=lambda: [0.0] * len(KINDS))
+
+
+class _Rest(NamedTuple):
+    """What follows from the announced and the ended tasks alone, however much service the job has received."""
+
+    left: tuple[float, ...]
+    to_come: tuple[tuple[float, ...], int]
+    tasks_left: int
+    own_ready: int
+    done: int
+    under_way: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -49,7 +61,7 @@ class Work:
     failed: str = ""  # why it failed, as its framework reported
     abandoned: bool = False  # its last connection was lost
     undone: bool = False  # it was over before some of its tasks, as its origin reported afterwards
-    _under_way: list[str] | None = None  # None: to be computed
+    _rest: _Rest | None = None  # None: to be computed
 
     @property
     def own(self) -> list[StageProgress]:
@@ -59,9 +71,12 @@ class Work:
     @property
     def tasks_left(self) -> int:
         """Return the tasks left in all reported stages; at least those sent to the master."""
-        told = {stage.stage: stage.tasks - stage.done for stage in self.told}
-        came = {stage: tally.tasks - tally.done for stage, tally in self.tallies.items()}
-        return sum(max(0, told.get(stage, 0), came.get(stage, 0)) for stage in told.keys() | came.keys())
+        return self._known().tasks_left
+
+    @property
+    def own_ready(self) -> int:
+        """Return the tasks left in those stages under way whose tasks the job's framework schedules itself."""
+        return self._known().own_ready
 
     @property
     def complete(self) -> bool:
@@ -77,7 +92,7 @@ class Work:
 
     def task_announced(self, stage: str, usage: KindAmounts) -> None:
         """Count a new task."""
-        self._under_way = None
+        self._rest = None
         _add(self.announced, usage)
         self.unknown += not any(astuple(usage))
         if stage not in self.tallies and len(self.tallies) >= MOST_STAGES:
@@ -88,7 +103,7 @@ class Work:
 
     def task_ended(self, stage: str, usage: KindAmounts) -> None:
         """Count a task that ended in any way: its work is no longer left."""
-        self._under_way = None
+        self._rest = None
         _add(self.ended, usage)
         self.ended_tasks += 1
         self.unknown -= not any(astuple(usage))
@@ -98,38 +113,25 @@ class Work:
             for kind, amount in enumerate(astuple(usage)):
                 tally.left[kind] = max(0.0, tally.left[kind] - amount)
 
-    def left(self) -> list[float]:
+    def left(self) -> tuple[float, ...]:
         """Return the rest of the announced work, per kind."""
-        return [max(0.0, all_of_it - ended) for all_of_it, ended in zip(self.announced, self.ended, strict=True)]
+        return self._known().left
 
-    def to_come(self) -> tuple[list[float], int]:
+    def to_come(self) -> tuple[tuple[float, ...], int]:
         """Return the bytes per kind, and the number, of reported tasks that were not sent to the master.
 
         Tasks that ended here since the report are subtracted.
         """
-        work, tasks = [0.0] * len(KINDS), 0
-        for stage in self.told:
-            tally = self.tallies.get(stage.stage, _NOTHING)
-            left = max(0, stage.tasks - max(stage.done, tally.done))
-            if left:
-                tasks += max(0, left - (tally.tasks - tally.done))
-                part = left / (stage.tasks - stage.done)
-                told = [amount * part for amount in astuple(_usage(stage))]
-                _add(work, KindAmounts(*told).minus(KindAmounts(*tally.left)))
-        return work, tasks
+        return self._known().to_come
 
     @property
     def done(self) -> int:
         """Return the finished tasks of all reported stages."""
-        if not self.told:
-            return self.ended_tasks
-        told = {stage.stage: stage.done for stage in self.told}
-        here = {stage: tally.done for stage, tally in self.tallies.items()}
-        return sum(max(told.get(stage, 0), here.get(stage, 0)) for stage in told.keys() | here.keys())
+        return self._known().done if self.told else self.ended_tasks
 
     def report(self, stages: list[StageProgress]) -> None:
         """Store a framework's progress; stages no longer named are over."""
-        self.told, self._under_way = stages, None
+        self.told, self._rest = stages, None
         named = {stage.stage for stage in stages}
         self.service = {stage: s for stage, s in self.service.items() if stage in named or stage in self.tallies}
 
@@ -161,15 +163,9 @@ class Work:
             del self.service[next(iter(self.service))]
         return True
 
-    def under_way(self) -> list[str]:
+    def under_way(self) -> tuple[str, ...]:
         """Return the stages with tasks left that wait for no other stage."""
-        if self._under_way is not None:
-            return self._under_way
-        unfinished = {stage.stage for stage in self.told if stage.done < stage.tasks}
-        told = [s.stage for s in self.told if s.stage in unfinished and unfinished.isdisjoint(s.after)]
-        came = [stage for stage, tally in self.tallies.items() if tally.done < tally.tasks]
-        self._under_way = list(dict.fromkeys(told + came))
-        return self._under_way
+        return self._known().under_way
 
     def gone(self, node: str) -> None:
         """Drop the slots held on a lost node; service received there still counts."""
@@ -178,9 +174,48 @@ class Work:
             self.seen[node] = JobUse(job=use.job, service_s=use.service_s)
             self.slots -= use.running
 
+    def _known(self) -> _Rest:
+        if self._rest is None:
+            told = {stage.stage: stage for stage in self.told}
+            both = [
+                (told.get(stage, _UNTOLD), self.tallies.get(stage, _NOTHING)) for stage in told.keys() | self.tallies
+            ]
+            under_way = self._stages_under_way()
+            self._rest = _Rest(
+                left=tuple(
+                    max(0.0, all_of_it - ended) for all_of_it, ended in zip(self.announced, self.ended, strict=True)
+                ),
+                to_come=self._unsent(),
+                tasks_left=sum(max(0, own.tasks - own.done, tally.tasks - tally.done) for own, tally in both),
+                own_ready=sum(max(0, own.tasks - own.done) for own in self.own if own.stage in under_way),
+                done=sum(max(own.done, tally.done) for own, tally in both),
+                under_way=under_way,
+            )
+        return self._rest
+
+    def _unsent(self) -> tuple[tuple[float, ...], int]:
+        work, tasks = [0.0] * len(KINDS), 0
+        for stage in self.told:
+            tally = self.tallies.get(stage.stage, _NOTHING)
+            left = max(0, stage.tasks - max(stage.done, tally.done))
+            if left:
+                tasks += max(0, left - (tally.tasks - tally.done))
+                part = left / (stage.tasks - stage.done)
+                told = [amount * part for amount in astuple(_usage(stage))]
+                _add(work, KindAmounts(*told).minus(KindAmounts(*tally.left)))
+        return tuple(work), tasks
+
+    def _stages_under_way(self) -> tuple[str, ...]:
+        unfinished = {stage.stage for stage in self.told if stage.done < stage.tasks}
+        told = [s.stage for s in self.told if s.stage in unfinished and unfinished.isdisjoint(s.after)]
+        came = [stage for stage, tally in self.tallies.items() if tally.done < tally.tasks]
+        return tuple(dict.fromkeys(told + came))
+
 
 #: The tally of a stage without tasks sent to the master.
 _NOTHING = StageTally()
+#: The progress of a stage of which the framework has reported nothing.
+_UNTOLD = StageProgress(stage="", tasks=0, done=0)
 
 
 def _usage(stage: StageProgress) -> KindAmounts:

@@ -1,5 +1,6 @@
-"""Jobs are ranked only where their order may have changed: a node that also ranks them after each sample, and after each
-change of the master's order, has the same.
+"""Jobs are ranked only where their order may have changed.
+
+A node that also ranks them after each sample, and after each change of the master's order, has the same.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.core import events as e
 from agent.core.events import CpuTimesRead
-from agent.core.instructions import Confine, Renice, StartContainer
+from agent.core.instructions import StartContainer
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.wire.master_api import SetPriority
 from tests.unit.agent.core.ranks_bed import Bed

@@ -67,7 +67,7 @@ def test_a_stage_that_is_reported_and_placed_counts_once() -> None:
     work.report([stage_progress("map", 1, 0), stage_progress("reduce", 3, 0, "map")])
     assert work.tasks_left == 2 + 3, "of the sent tasks at least that is left"
     work.task_ended("map", KindAmounts(cpu=5.0))
-    assert work.left() == [5.0, 0.0, 0.0]
+    assert work.left() == (5.0, 0.0, 0.0)
     assert not work.complete
 
 
@@ -78,13 +78,13 @@ def test_future_work_is_the_reported_less_the_announced() -> None:
     some = StageProgress(stage="map", tasks=4, usage=KindAmounts(cpu=20.0, disk=4.0))
     later = StageProgress(stage="reduce", tasks=3, after=["map"], usage=KindAmounts(cpu=6.0, network=6.0))
     work.report([some, later, StageProgress(stage="end", tasks=1, after=["reduce"], input_bytes=7)])
-    assert work.to_come() == ([10.0 + 6.0 + 7.0, 2.0, 6.0], 2 + 3 + 1)
+    assert work.to_come() == ((10.0 + 6.0 + 7.0, 2.0, 6.0), 2 + 3 + 1)
     work.task_ended("map", KindAmounts(cpu=5.0, disk=1.0))
-    assert work.to_come() == ([10.0 + 6.0 + 7.0, 2.0, 6.0], 2 + 3 + 1), "it ended after that was told"
+    assert work.to_come() == ((10.0 + 6.0 + 7.0, 2.0, 6.0), 2 + 3 + 1), "it ended after that was told"
     less = StageProgress(stage="map", tasks=4, done=1, usage=KindAmounts(cpu=15.0, disk=3.0))
     work.report([less, later])
-    assert work.to_come() == ([16.0, 2.0, 6.0], 5)
-    assert (work.done, work.left()) == (1, [5.0, 1.0, 0.0])
+    assert work.to_come() == ((16.0, 2.0, 6.0), 5)
+    assert (work.done, work.left()) == (1, (5.0, 1.0, 0.0))
 
 
 def test_a_job_with_ever_new_stages_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
