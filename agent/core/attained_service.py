@@ -63,12 +63,12 @@ class AttainedService:
             ended = [JobUse(job=job, service_s=used_s, last=True) for job, used_s in self._ended.items()]
             self._ended = {}
         served = {job.id: job for job in self._queues.take_served(now)}
-        for job in self._queues.jobs():
-            if job.id in cpu_s:
-                gained_s = self._received_s(job.id, self._slots(job)) - self._reported_s.get(job.id, 0.0)
-                if gained_s > _WORTH_TELLING_S:
-                    served[job.id] = job
         uses = [self._use(job.id, self._slots(job), running=job.running) for job in served.values()]
+        for job in self._queues.jobs():
+            if job.id in cpu_s and job.id not in served:
+                use = self._use(job.id, self._slots(job), running=job.running)
+                if use.service_s - self._reported_s.get(job.id, 0.0) > _WORTH_TELLING_S:
+                    uses.append(use)
         self._reported_s = {name: reported_s for name, reported_s in self._reported_s.items() if name in cpu_s}
         self._reported_s |= {use.job: use.service_s for use in uses if use.job in cpu_s}
         return ended + uses
