@@ -19,6 +19,7 @@ from agent.core.confinement import MOST_WEIGHT, Confinement, differing
 from agent.core.snapshot import Snapshot
 from agent.fault_injection import Point, reach
 from agent.network import MAX_SLOT, Counters, NetworkLimiter, shape_of
+from agent.together import Together
 from penstock.model.units import format_bytes
 
 log = structlog.get_logger()
@@ -77,16 +78,11 @@ class LimitEnforcer:
         self._containers: dict[str, _Confined] = {}
         self._leaving: dict[str, _Confined] = {}  # removed, and still in their slots
         self._detaching: set[int] = set()  # the slots that they leave
-        self._protected_bytes = 0
-        self._idle = False
+        self._together = Together(tree)
 
     def cap(self, *, memory_bytes: int, cores: float | None, pids: int | None) -> dict[str, str]:
         """Limit all containers together; return each limit that cannot be enforced → why."""
-        if self._tree is None:
-            return {}
-        return self._tree.cap(
-            memory_max_bytes=memory_bytes, cpu_cores=cores, memory_low_bytes=self._protected_bytes, pids_max=pids
-        )
+        return self._together.cap(memory_bytes=memory_bytes, cores=cores, pids=pids)
 
     # ------------------------------------------------------------ one container
 
@@ -371,15 +367,7 @@ class LimitEnforcer:
         self._on_confined(container, one.not_enforced | one.groups_failed)
 
     def _protect(self, *, less: bool = False) -> None:
-        """Protect the promised memory in the tree above too: memory.low is limited by that of the ancestors.
-
-        It is lowered (``less``) once a sample only: often a container follows one that ended, and more does no harm.
-        """
-        protected = sum(one.wanted.memory_low_bytes for one in self._containers.values())
-        missing = protected - self._protected_bytes
-        if self._tree is not None and (missing > 0 or (less and missing)):
-            self._protected_bytes = protected
-            self._tree.protect(protected)
+        self._together.protect(sum(one.wanted.memory_low_bytes for one in self._containers.values()), less=less)
 
     def _regroup(self, container: str, confinement: Confinement) -> None:
         if self._tree is not None:
@@ -395,13 +383,7 @@ class LimitEnforcer:
     def _set_class(self) -> None:
         """While all containers are opportunistic and go on, they are together behind the host's other processes."""
         each = self._containers.values()
-        idle = bool(each) and all(one.wanted.opportunistic and not one.ending for one in each)
-        if self._tree is not None and idle != self._idle:
-            self._idle = idle
-            try:
-                self._tree.make_idle(idle)
-            except OSError as error:  # the next repair tries again
-                log.error("the class of all containers together could not be changed", idle=idle, why=str(error))
+        self._together.make_idle(bool(each) and all(one.wanted.opportunistic and not one.ending for one in each))
 
     def _with_pids_max(self, confinement: Confinement) -> Confinement:
         """Limit processes even without a request, so that a fork bomb ends in its own container."""
