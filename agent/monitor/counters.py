@@ -1,4 +1,4 @@
-"""The host's counters, read from files of ``/proc`` that stay open: six system calls a sample, not psutil's sixty.
+"""The host's counters, read from files of ``/proc`` that stay open: four system calls a sample, not psutil's sixty.
 
 Formats: proc_stat(5), proc_meminfo(5), proc_pid_net(5), and Documentation/admin-guide/iostats.rst for ``diskstats``.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 _READ_BYTES = 64 * 1024
 #: A list of short lines fills its page up to the line that does not fit (fs/seq_file.c), so a shorter read is the end.
-#: Not so ``diskstats``: the lines of a disk and all its partitions come together.
+#: Not so ``diskstats``: the lines of a disk and all its partitions come together, so it is read up to the last disk.
 _END_BYTES = 2048
 #: The first line of ``stat``: eleven numbers of at most 20 digits.
 _STAT_BYTES = 256
@@ -63,12 +63,15 @@ class HostCounters:
     def disks(self, names: Collection[str]) -> dict[str, DiskCounters]:
         """Return the counters of these disks, as far as they are there."""
         found: dict[str, DiskCounters] = {}
-        for line in _all_of(self._disks, end_bytes=1).decode().splitlines():
-            fields = line.split()
-            if fields[2] in names:
-                found[fields[2]] = DiskCounters(
-                    int(fields[5]) * _SECTOR_BYTES, int(fields[9]) * _SECTOR_BYTES, int(fields[12])
-                )
+        for part in _parts_of(self._disks if names else None):
+            for line in part.decode().splitlines():
+                fields = line.split()
+                if fields[2] in names:
+                    found[fields[2]] = DiskCounters(
+                        int(fields[5]) * _SECTOR_BYTES, int(fields[9]) * _SECTOR_BYTES, int(fields[12])
+                    )
+            if len(found) == len(names):  # the end of the file would take one more read
+                break
         return found
 
     def links(self) -> dict[str, tuple[int, int]]:
@@ -95,11 +98,19 @@ def _open(path: Path) -> int | None:
         return None
 
 
-def _all_of(descriptor: int | None, end_bytes: int = _END_BYTES) -> bytes:
-    """Read a file to its end, a read of less than ``end_bytes``: the kernel gives lists by the page (fs/seq_file.c)."""
+def _all_of(descriptor: int | None) -> bytes:
+    """Read a file of short lines to its end."""
     data = b""
-    while descriptor is not None and (part := os.pread(descriptor, _READ_BYTES, len(data))):
+    for part in _parts_of(descriptor):
         data += part
-        if len(part) < end_bytes:
+        if len(part) < _END_BYTES:
             break
     return data
+
+
+def _parts_of(descriptor: int | None) -> Iterator[bytes]:
+    """Yield a file in parts of whole lines: the kernel gives lists by the page (fs/seq_file.c)."""
+    offset = 0
+    while descriptor is not None and (part := os.pread(descriptor, _READ_BYTES, offset)):
+        offset += len(part)
+        yield part

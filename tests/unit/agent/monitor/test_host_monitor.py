@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -120,6 +121,20 @@ def test_a_disk_with_many_partitions_comes_with_the_second_read(host: Host, monk
 
     monkeypatch.setattr("agent.monitor.counters.os.pread", pread)
     assert counters.disks(["sda", "sdb"]).keys() == {"sda", "sdb"}
+
+
+def test_the_disks_are_read_up_to_the_last_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    counters, offsets, pread = HostCounters(host.proc), list[int](), os.pread
+
+    def counted(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
+        offsets.append(offset_bytes)
+        return pread(descriptor, size_bytes, offset_bytes)
+
+    monkeypatch.setattr("agent.monitor.counters.os.pread", counted)
+    assert counters.disks(frozenset({"sda", "sdb"})).keys() == {"sda", "sdb"}
+    assert offsets == [0]
+    assert counters.disks(frozenset({"sda", "sdc"})).keys() == {"sda"}
+    assert offsets[1:] == [0, (host.proc / "diskstats").stat().st_size], "a disk that is gone is looked for to the end"
 
 
 def test_this_host_s_figures_are_psutil_s() -> None:
