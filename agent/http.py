@@ -15,6 +15,7 @@ from agent.metrics import registry
 from penstock import openapi
 from penstock.documents import Resources
 from penstock.openapi import Operation
+from penstock.ticks import TOGETHER
 from penstock.web.live import Live
 from penstock.web.site import Site
 
@@ -27,7 +28,10 @@ _MOST_JOBS = 100
 
 
 def status_site(status: Callable[[], Status], resources: Callable[[], Resources]) -> Site:
-    """Return the site of one agent's status; ``resources`` is :meth:`agent.core.slack.Slack.by_resource`."""
+    """Return the site of one agent's status; ``resources`` is :meth:`agent.core.slack.Slack.by_resource`.
+
+    Its history is recorded right after the samples, which change these values. So an idle agent wakes once a second.
+    """
 
     async def get_status(request: web.Request) -> web.Response:
         return openapi.json(status())
@@ -43,7 +47,7 @@ def status_site(status: Callable[[], Status], resources: Callable[[], Resources]
         title="Penstock agent",
         about=_ABOUT,
         page="node.html",
-        live=Live(lambda: shown(status()), resources),
+        live=Live(lambda: shown(status()), resources, phase=TOGETHER),
         registry=registry(status),
         prefix="penstock",
         operations=[of_status],

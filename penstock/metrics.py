@@ -14,7 +14,7 @@ from penstock import __version__
 from penstock.documents import Resources
 from penstock.ticks import BETWEEN, next_tick_s
 
-#: The interval at which the lag of the loop is measured.
+#: The interval at which the lag of the loop is measured, in seconds.
 _LOOK_S = 1.0
 #: The buckets of the lag. libuv counts in whole milliseconds, so buckets below 2 ms would mean nothing.
 _LAG_BOUNDS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -28,7 +28,8 @@ _UNITS = {"cores": "cores", "bytes": "bytes", "share": "ratio"}
 class OwnMetrics:
     """Metrics of the process. ``prefix`` is ``penstock`` for the agent and ``penstock_master`` for the master."""
 
-    def __init__(self, registry: CollectorRegistry, prefix: str) -> None:
+    def __init__(self, registry: CollectorRegistry, prefix: str, phase: float = BETWEEN) -> None:
+        """``phase`` of the looks at the lag: see :mod:`penstock.ticks`."""
         _without_created()  # process_start_time_seconds already has the time when counters began
         ProcessCollector(namespace=prefix, registry=registry)
         build = Gauge(f"{prefix}_build_info", "1, with the version that runs.", ["version"], registry=registry)
@@ -39,21 +40,26 @@ class OwnMetrics:
             registry=registry,
             buckets=_LAG_BOUNDS_S,
         )
+        self._phase = phase
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Start to measure the lag of the loop."""
-        due = next_tick_s(time.monotonic(), _LOOK_S, BETWEEN)  # the work of other timers is no lag
-        self._timer = asyncio.get_running_loop().call_at(due, self._look, due)
+        self._look_next(asyncio.get_running_loop())
 
     def close(self) -> None:
         """Stop to measure."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self, due: float) -> None:
+    def _look_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = next_tick_s(time.monotonic(), _LOOK_S, self._phase)
+        self._timer = loop.call_at(due, self._look, loop, due)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        """Note the lag. The work of other timers is none: they wake tasks, which run after the timers of an instant."""
         self._lag.observe(max(0.0, time.monotonic() - due))
-        self.start()
+        self._look_next(loop)
 
 
 def resource_metrics(prefix: str, of: Resources, whose: str) -> Iterator[Metric]:

@@ -36,7 +36,12 @@ Document = Callable[[], Mapping[str, object]]
 class Live:
     """One document for all clients, and the history of ``resources``, which are recorded every second."""
 
-    def __init__(self, document: Document, resources: Callable[[], Resources], interval_s: float = INTERVAL_S) -> None:
+    def __init__(
+        self, document: Document, resources: Callable[[], Resources], interval_s: float = INTERVAL_S,
+        phase: float = BETWEEN,
+    ) -> None:  # fmt: skip
+        """``phase`` of the history's rows: see :mod:`penstock.ticks`."""
+        self.phase = phase
         self._document = document
         self._resources = resources
         self._interval_s = interval_s
@@ -50,14 +55,20 @@ class Live:
         self._noting: asyncio.Handle | None = None
 
     def start(self) -> None:
-        """Start to record the history: between two samples, as each row would have the values of the sample before."""
-        loop = asyncio.get_running_loop()
-        self._noting = loop.call_at(next_tick_s(loop.time(), STEP_S, BETWEEN), self._start_last)
+        """Start to record the history."""
+        self._note(asyncio.get_running_loop())
+
+    def _note(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._noting = loop.call_at(next_tick_s(loop.time(), STEP_S, self.phase), self._wait_for_timers, loop)
         self._history.note(self._resources(), time.time())
 
-    def _start_last(self) -> None:
+    def _wait_for_timers(self, loop: asyncio.AbstractEventLoop) -> None:
         """Go on after the other timers of this instant, so that this is no lag of the loop to them."""
-        self._noting = asyncio.get_running_loop().call_soon(self.start)
+        self._noting = loop.call_soon(self._wait_for_tasks, loop)
+
+    def _wait_for_tasks(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Go on after the tasks that those timers have woken: a row would have the values of the sample before."""
+        self._noting = loop.call_soon(self._note, loop)
 
     def close(self) -> None:
         """Disconnect all clients, so that the server's shutdown does not wait for them."""

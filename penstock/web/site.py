@@ -41,7 +41,7 @@ class Site:
         self._page = page
         self._live = live
         self._registry = registry
-        self._own = OwnMetrics(registry, prefix)
+        self._own = OwnMetrics(registry, prefix, live.phase)
         self._operations = operations
         self._runner: web.AppRunner | None = None
         self._opening: asyncio.Task[None] | None = None  # while another process has the port

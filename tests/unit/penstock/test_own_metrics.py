@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -11,6 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from penstock import __version__
 from penstock.documents import Resource, Resources
 from penstock.metrics import OwnMetrics, resource_metrics
+from penstock.ticks import BETWEEN, TOGETHER
 from tests.prometheus import exposed, faults
 
 
@@ -18,7 +20,7 @@ async def test_version_process_and_lateness() -> None:
     registry = CollectorRegistry()
     own = OwnMetrics(registry, "penstock")
     own.start()
-    own._look(time.monotonic() - 0.3)
+    own._look(asyncio.get_running_loop(), time.monotonic() - 0.3)
     own.close()
     page = generate_latest(registry).decode()
     assert faults(page) == []
@@ -31,11 +33,12 @@ async def test_version_process_and_lateness() -> None:
     assert not any("_created" in name for name in exposed(page))
 
 
-async def test_lateness_is_looked_at_between_the_ticks_of_the_daemons_work() -> None:
-    own = OwnMetrics(CollectorRegistry(), "penstock")
+@pytest.mark.parametrize("phase", [TOGETHER, BETWEEN])
+async def test_lateness_is_looked_at_between_the_ticks_of_the_daemons_work_or_with_them(phase: float) -> None:
+    own = OwnMetrics(CollectorRegistry(), "penstock", phase)
     own.start()
     assert own._timer is not None
-    assert own._timer.when() % 1.0 == pytest.approx(0.5)
+    assert (own._timer.when() - phase + 0.25) % 1.0 == pytest.approx(0.25)
     own.close()
 
 

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from penstock.documents import Resource, Resources
+from penstock.ticks import BETWEEN, TOGETHER
 from penstock.web import live
 from penstock.web.live import STEP_S, Live
 
@@ -112,15 +113,25 @@ async def test_nothing_is_computed_without_a_watcher() -> None:
             assert (await Watcher(response).status())["looks"] in {looks, looks + 1}
 
 
-async def test_the_history_is_noted_between_two_samples_after_the_other_timers_of_the_instant() -> None:
-    daemon = Daemon()
-    one = Live(daemon.document, daemon.resources)
+@pytest.mark.parametrize("phase", [TOGETHER, BETWEEN])
+async def test_the_history_is_noted_after_the_other_timers_of_the_instant_and_the_tasks_they_wake(phase: float) -> None:
+    daemon, loop = Daemon(), asyncio.get_running_loop()
+    one = Live(daemon.document, daemon.resources, phase=phase)
     one.start()
     assert isinstance(one._noting, asyncio.TimerHandle)
-    assert one._noting.when() % STEP_S == pytest.approx(STEP_S / 2)
+    assert (one._noting.when() / STEP_S - phase + 0.25) % 1.0 == pytest.approx(0.25)
     one._noting.cancel()
-    one._start_last()
-    assert daemon.noted == 1
+    woken: asyncio.Future[int] = loop.create_future()
+
+    async def sample() -> int:
+        await woken
+        return daemon.noted
+
+    sampling = asyncio.create_task(sample())
+    await asyncio.sleep(0)
+    one._wait_for_timers(loop)
+    woken.set_result(0)  # by a timer that comes after that of the history
+    assert await sampling == 1
     await asyncio.sleep(0)
     assert daemon.noted == 2
     one.close()
