@@ -54,6 +54,10 @@ class HtbTree:
             failed["network_rate_bytes_per_s"] = why
         return {f"{what} on {self.link.name}": why for what, why in failed.items()}
 
+    def has(self, slot: int) -> bool:
+        """Return whether the container has a class of its own, or a former one."""
+        return not self._own.keys().isdisjoint(htb_parameters.own_minors(slot))
+
     def settle(self, slot: int, shape: Shape | None) -> None:
         """Remove the container's former class once no packet waits in it; its packets now go to the new one."""
         if shape is None:

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import structlog
 from pyroute2.netlink.exceptions import NetlinkError
@@ -26,6 +26,7 @@ from agent.network.bpf_map import BpfMap, Counters
 from agent.network.htb import HANDLE, Htb, default_routes, reason
 from agent.network.htb_parameters import MIN_RATE_BYTES_PER_S, Shape
 from agent.network.htb_tree import HtbTree
+from agent.network.link_changes import LinkChanges
 from agent.network.links import Link, leading_out, link_rate
 from agent.network.programs import MAX_SLOT
 
@@ -60,7 +61,9 @@ def _in_worker(
 
     @wraps(work)
     def submit(self: NetworkLimiter, /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        return self._worker.submit(carry_out, self, *args, **kwargs)
+        future = self._worker.submit(carry_out, self, *args, **kwargs)
+        self._latest = future
+        return future
 
     return submit
 
@@ -80,11 +83,15 @@ class NetworkLimiter:
 
     def __init__(self, link_bytes_per_s: int = 0) -> None:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="network")
+        self._latest: Future[Any] = Future()  # of the latest call; the worker rests once it is done
+        self._latest.set_result(None)
         self._link_bytes_per_s = link_bytes_per_s
         self._htb = self._worker.submit(Htb).result()
+        self._link_changes = self._worker.submit(LinkChanges).result()
         self._table: BpfMap | None = None
         self._containers: dict[int, _Container] = {}
         self._seen: frozenset[tuple[int, str]] = frozenset()
+        self._changed = True  # links may have, since they were read
         self._trees: list[HtbTree] = []
 
     @_in_worker
@@ -121,9 +128,20 @@ class NetworkLimiter:
         container.shape = shape
         return self._carry_out(slot)
 
+    def detach(self, slot: int, cgroup: Path | None) -> Future[None]:
+        """Free the slot. ``cgroup`` None: it was removed, and its programs with it. Idempotent.
+
+        Done when it returns, without a change of threads, if the kernel has nothing of the slot any more.
+        """
+        if cgroup is None and self._latest.done() and not any(tree.has(slot) for tree in self._trees):
+            self._detach(slot, None)
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
+        return self._detach_later(slot, cgroup)
+
     @_in_worker
-    def detach(self, slot: int, cgroup: Path | None) -> None:
-        """Free the slot. ``cgroup`` None: it was removed, and its programs with it. Idempotent."""
+    def _detach_later(self, slot: int, cgroup: Path | None) -> None:
         self._detach(slot, cgroup)
 
     def _detach(self, slot: int, cgroup: Path | None) -> None:
@@ -212,6 +230,7 @@ class NetworkLimiter:
             if tree.installed and not self._needed(tree):
                 tree.remove()
         self._htb.close()
+        self._link_changes.close()
         if self._table is not None:
             self._table.close()
 
@@ -293,15 +312,19 @@ class NetworkLimiter:
 
     def _look(self, *, again: bool) -> None:
         """Read the links and their rates, and apply the limits of all containers on new links."""
+        self._changed |= self._link_changes.seen()
+        if not self._changed and not again:
+            return
         there = frozenset(socket.if_nameindex())  # far cheaper than all their attributes
         if there == self._seen and not again:
+            self._changed = False
             return
         links = self._htb.links()
         former = {tree.link.index: tree for tree in self._trees}
         chosen = leading_out(links, default_routes())
         trees = [self._tree(link, links, former.get(link.index)) for link in chosen]
         added = [tree for tree in trees if tree not in self._trees]
-        self._seen, self._trees = there, trees
+        self._seen, self._trees, self._changed = there, trees, False
         for slot in self._containers if added else ():
             self._carry_out(slot)
 

@@ -1,0 +1,152 @@
+"""What the limiter leaves out while there is nothing to do: lists of links, and changes of threads."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from agent.network import NetworkLimiter, limiter
+from agent.network.htb import Htb
+from agent.network.htb_parameters import HtbClass
+from agent.network.htb_tree import HtbTree
+from agent.network.link_changes import LinkChanges
+from agent.network.links import Link
+
+
+class Kernel:
+    """An ``Htb`` without links, whose list the kernel refuses while ``refuses``; ``threads`` are those that asked."""
+
+    def __init__(self) -> None:
+        self.lists, self.refuses = 0, False
+
+    def links(self) -> list[Link]:
+        self.lists += 1
+        if self.refuses:
+            raise OSError(errno.ENOBUFS, "no room")
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class Messages:
+    """The kernel's messages about links."""
+
+    def __init__(self) -> None:
+        self.some = False
+
+    def seen(self) -> bool:
+        some, self.some = self.some, False
+        return some
+
+    def close(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def made_on(kernel: Kernel, messages: Messages, monkeypatch: pytest.MonkeyPatch) -> Iterator[NetworkLimiter]:
+    monkeypatch.setattr(limiter, "Htb", lambda: kernel)
+    monkeypatch.setattr(limiter, "LinkChanges", lambda: messages)
+    monkeypatch.setattr(limiter, "default_routes", lambda: frozenset())
+    made = NetworkLimiter()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_links_are_looked_at_only_after_a_message_and_again_after_a_look_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel, messages, names = Kernel(), Messages(), [(1, "lo")]
+    looks = list[None]()
+
+    def indexed() -> list[tuple[int, str]]:
+        looks.append(None)
+        return list(names)
+
+    monkeypatch.setattr(limiter.socket, "if_nameindex", indexed)
+    with made_on(kernel, messages, monkeypatch) as made:
+        look = limiter._in_worker(lambda self: NetworkLimiter._look(self, again=False))
+        for _ in range(3):
+            look(made).result()
+        assert (len(looks), kernel.lists) == (1, 1)
+        names.append((2, "eth0"))
+        messages.some = kernel.refuses = True
+        with pytest.raises(OSError, match="no room"):
+            look(made).result()
+        kernel.refuses = False
+        look(made).result()
+        look(made).result()
+        assert (len(looks), kernel.lists) == (3, 3)
+
+
+def test_all_messages_are_read_at_once() -> None:
+    changes = LinkChanges()
+    changes.close()
+    changes._socket, kernel = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    with kernel:
+        assert not changes.seen()
+        kernel.send(b"a link")
+        kernel.send(b"another")
+        assert changes.seen()
+        assert not changes.seen()
+    changes.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root creates network namespaces")
+def test_the_kernel_tells_of_a_link_before_its_maker_goes_on() -> None:
+    """In a network namespace of a process of the test's own."""
+    program = """
+from pyroute2 import IPRoute
+from agent.network.link_changes import LinkChanges
+with IPRoute() as ip:
+    changes = LinkChanges()
+    print(changes.seen())
+    ip.link("add", ifname="one", kind="veth", peer="two")
+    print(changes.seen(), changes.seen())
+"""
+    command = ["unshare", "--net", sys.executable, "-c", program]
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    assert said == ["False", "True", "False"]
+
+
+def test_a_slot_of_which_the_kernel_has_nothing_is_free_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = HtbTree(cast(Htb, None), Link(2, "eth0"), 10_000_000)
+    with made_on(Kernel(), Messages(), monkeypatch) as made:
+        threads, detach = list[threading.Thread](), made._detach
+
+        def noted(slot: int, cgroup: object) -> None:
+            threads.append(threading.current_thread())
+            detach(slot, None)
+
+        monkeypatch.setattr(made, "_detach", noted)
+        made._trees = [tree]
+        made._containers = {1: cast(Any, SimpleNamespace()), 2: cast(Any, SimpleNamespace())}
+        detached = made.detach(1, None)
+        assert detached.done()
+        assert made._containers.keys() == {2}
+        under_way = threading.Event()
+        waits = limiter._in_worker(lambda self: under_way.wait())(made)
+        later = made.detach(2, None)
+        assert not later.done(), "calls before it come first"
+        under_way.set()
+        waits.result()
+        later.result()
+        assert made._containers == {}
+        assert [thread is threading.current_thread() for thread in threads] == [True, False]
+        tree._own = {1: cast(HtbClass, None)}
+        monkeypatch.setattr(tree, "settle", lambda slot, shape: None)
+        made.detach(1, None).result()
+        assert threads[-1] is not threading.current_thread(), "the kernel may let a class wait"
+        made._trees = []
