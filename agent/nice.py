@@ -14,6 +14,9 @@ import psutil
 from agent.core.instructions import Renice
 from agent.launcher.adopt import descendants
 
+#: The links of ``/proc/PID/task`` with one thread in it (proc_task_getattr(), Linux 2.6).
+_LINKS_OF_ONE = 3
+
 
 def can_rank(controllers: Collection[str]) -> bool:
     """Return whether the kernel can order jobs: by cgroups with these controllers, or by nice values."""
@@ -146,11 +149,23 @@ def _weigh(member: int, nice: int) -> str:
     return ""
 
 
+def _threads(pid: int) -> list[int]:
+    """Return the threads of a process; most have one, which the directory's number of links tells without a list.
+
+    Raises:
+        FileNotFoundError: it has ended.
+    """
+    tasks = f"/proc/{pid}/task"
+    if os.stat(tasks).st_nlink == _LINKS_OF_ONE:  # noqa: PTH116 - as below
+        return [pid]
+    return [int(thread) for thread in os.listdir(tasks)]  # noqa: PTH208 - a third of the time
+
+
 def _set(pids: Iterable[int], nice: int, policy: int | None) -> str:
     """Set values per thread: Linux applies PRIO_PROCESS to one thread (setpriority(2))."""
     for pid in pids:
         try:
-            threads = [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 - a third of the time
+            threads = _threads(pid)
         except FileNotFoundError:
             continue  # it ended meanwhile
         for thread in threads:

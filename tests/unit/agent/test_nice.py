@@ -119,6 +119,23 @@ def test_only_processes_among_those_named_are_given_a_value(family: tuple[int, i
     assert os.getpriority(os.PRIO_PROCESS, 0) == OWN, "this process is in another session"
 
 
+def test_threads_are_listed_only_of_a_process_that_has_several(
+    family: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed, listdir = list[str](), os.listdir
+
+    def noted(path: str) -> list[str]:
+        listed.append(path)
+        return listdir(path)
+
+    leader, child = family
+    monkeypatch.setattr("agent.nice.os.listdir", noted)
+    assert renice(leader, 12, among=lambda: [leader, child]) == ""
+    monkeypatch.undo()
+    assert nice_of(*family) == [12] * 4
+    assert listed == [f"/proc/{leader}/task"]
+
+
 def test_where_a_cgroup_does_not_list_its_processes_those_of_the_host_are_looked_at(family: tuple[int, int]) -> None:
     def threaded() -> list[int]:
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")

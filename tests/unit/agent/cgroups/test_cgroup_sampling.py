@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -233,3 +234,20 @@ def test_a_counter_that_no_descriptor_was_free_for_is_read_again(
             cgroup.sample()
     sample = cgroup.sample()
     assert sample is not None and sample.memory_peak_bytes == 9000
+
+
+def test_a_cgroup_without_any_below_it_is_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "above" / "below").mkdir(parents=True)
+    if tmp_path.stat().st_nlink != 3:
+        pytest.skip("this file system does not count directories, as that of cgroups does")
+    listed, scandir = list[bytes](), os.scandir
+
+    def noted(path: bytes) -> Any:
+        listed.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr("agent.cgroups.filesystem.os.scandir", noted)
+    above = os.fsencode(tmp_path / "above")
+    assert KERNEL.children(above) == ["below"]
+    assert KERNEL.children(above + b"/below") == []
+    assert listed == [above]
