@@ -28,6 +28,7 @@ import structlog
 
 from agent.core import cancelled_jobs, draining, starvation, tasks
 from agent.core.records import CancelledJob, ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
+from agent.thread_timer import ThreadTimer
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining
 
@@ -134,22 +135,27 @@ class Journal:
         self._log, self._old = self._open()
         self._new_names = True  # in the directory, since it was synced
         self._not_synced: OSError | None = None
-        self._appended = threading.Event()
-        self._over = threading.Event()
+        self._sync_due = False  # the thread sets it to false before it syncs
+        self._over = False
         self._lock = threading.Lock()  # of _log and _old, between the event loop and the thread
+        self._timer: ThreadTimer | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread that syncs the log to the disk."""
-        self._thread = threading.Thread(target=self._keep_synced, name="journal", daemon=True)
+        """Start the thread that syncs the log to the disk. Raises OSError: no descriptor is free."""
+        self._timer = timer = ThreadTimer()
+        if self._sync_due:
+            timer.set(SYNC_S)
+        self._thread = threading.Thread(target=self._keep_synced, args=(timer,), name="journal", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Sync the rest to the disk; nothing can be written afterwards."""
-        self._over.set()
-        self._appended.set()
-        if self._thread is not None:
+        self._over = True
+        if self._timer is not None and self._thread is not None:
+            self._timer.set(0.0)
             self._thread.join()
+            self._timer.close()
         with contextlib.suppress(OSError):  # the next agent reads what the kernel has
             self.sync()
         os.close(self._log.descriptor)
@@ -181,7 +187,7 @@ class Journal:
             # The kernel drops data that it could not write (fsync(2)): all records go into another file.
             self._begin_anew()
             self._not_synced = None
-            self._appended.set()
+            self._sync_soon()
 
     def read(self, room: str, of: type[T]) -> list[T]:
         """Return every record of a room. One that cannot be read is set aside as ``….bad`` and logged."""
@@ -232,8 +238,7 @@ class Journal:
             self._begin_anew()
         self._log.append(_framed(_Entry(room, key, data)))
         self._keep(room, key, data)
-        if not self._appended.is_set():  # the thread clears it before it syncs
-            self._appended.set()
+        self._sync_soon()
         if self._log.size_bytes > max(_LEAST_BYTES, _TIMES_RECORDS * self._records_bytes):
             with contextlib.suppress(OSError):  # no room for another log: this one is complete
                 self._begin_anew()
@@ -253,12 +258,17 @@ class Journal:
             self._old.append(self._log)
             self._log, self._new_names = fresh, True
 
-    def _keep_synced(self) -> None:
+    def _sync_soon(self) -> None:
+        if not self._sync_due:
+            self._sync_due = True
+            if self._timer is not None:
+                self._timer.set(SYNC_S)
+
+    def _keep_synced(self, timer: ThreadTimer) -> None:
         """Run the thread: changes that come together are synced together, as are those made while the disk is busy."""
-        while not self._over.is_set():
-            self._appended.wait()
-            self._over.wait(SYNC_S)
-            self._appended.clear()
+        while not self._over:
+            timer.wait()
+            self._sync_due = False
             with contextlib.suppress(OSError):  # :meth:`retry` reports it
                 self.sync()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import queue
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from structlog.testing import capture_logs
 from agent import journal as module
 from agent.core.records import ContainerRecord, JobRecord
 from agent.journal import Journal
+from agent.thread_timer import ThreadTimer
 from penstock.model import ContainerSpec, EndedBy, Limits
 
 
@@ -246,23 +249,61 @@ def test_the_thread_brings_everything_to_the_disk(tmp_path: Path, monkeypatch: p
 def test_changes_that_come_together_are_brought_to_the_disk_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Pause(threading.Event):
-        began = threading.Event()
+    class Timer:
+        """The journal's; a test lets it expire."""
 
-        def wait(self, timeout: float | None = None) -> bool:
-            self.began.set()
-            return super().wait(30)
+        def __init__(self) -> None:
+            self.delays_s: list[float] = []
+            self.expired = threading.Semaphore(0)
 
-    sizes: list[int] = []
-    monkeypatch.setattr(os, "fdatasync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+        def set(self, delay_s: float) -> None:
+            self.delays_s.append(delay_s)
+            if not delay_s:
+                self.expired.release()
+
+        def wait(self) -> None:
+            assert self.expired.acquire(timeout=30)
+
+        def close(self) -> None:
+            pass
+
+    sizes: queue.SimpleQueue[int] = queue.SimpleQueue()
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: sizes.put(os.fstat(descriptor).st_size))
+    timer = Timer()
+    monkeypatch.setattr(module, "ThreadTimer", lambda: timer)
     journal = Journal(tmp_path)
-    journal._over = Pause()
-    journal.start()
     journal.write("jobs", "a", job("n"))
-    assert Pause.began.wait(30)
+    journal.start()
     journal.write("jobs", "b", job("m"))
+    assert timer.delays_s == [module.SYNC_S]
+    timer.expired.release()
+    assert sizes.get(timeout=30) == log_of(tmp_path).stat().st_size
+    journal.write("jobs", "c", job("o"))
+    assert timer.delays_s == [module.SYNC_S] * 2, "the thread reset it before it synced"
     journal.close()
-    assert set(sizes) == {log_of(tmp_path).stat().st_size}
+    assert timer.delays_s == [module.SYNC_S, module.SYNC_S, 0.0]
+    assert sizes.get(timeout=30) == log_of(tmp_path).stat().st_size
+
+
+def test_a_thread_waits_for_a_timer_that_another_sets() -> None:
+    timer, woken = ThreadTimer(), threading.Event()
+
+    def wait() -> None:
+        timer.wait()
+        woken.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    timer.set(1000.0)
+    assert not woken.is_set()
+    timer.set(0.0)
+    assert woken.wait(30)
+    thread.join()
+    began = time.monotonic()
+    timer.set(0.01)
+    timer.wait()
+    assert time.monotonic() - began >= 0.01
+    timer.close()
 
 
 def test_a_record_that_is_there_already_is_not_written_again(tmp_path: Path) -> None:

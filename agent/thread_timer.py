@@ -1,0 +1,45 @@
+"""A timer that one thread sets and another one waits for, by one system call each (timerfd_create(2), Linux 2.6.25).
+
+With an event of Python's, the waiting thread would wake when the timer is set, only to sleep again: it would compete
+for the interpreter with the thread that has set it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+
+_CLOEXEC = os.O_CLOEXEC  # TFD_CLOEXEC
+_EXPIRATIONS_BYTES = 8
+_NANOSECONDS = 1_000_000_000
+#: PyDLL keeps the interpreter's lock, as these calls do not wait.
+_libc = ctypes.PyDLL(None, use_errno=True)
+
+
+class ThreadTimer:
+    """A timer that is not set at first; each setting replaces an earlier one."""
+
+    def __init__(self) -> None:
+        """Raises OSError: no descriptor is free."""
+        self._descriptor = _checked(_libc.timerfd_create(time.CLOCK_MONOTONIC, _CLOEXEC))
+
+    def set(self, delay_s: float) -> None:
+        """Let :meth:`wait` return after this time, at once for 0."""
+        seconds, nanoseconds = divmod(max(1, round(delay_s * _NANOSECONDS)), _NANOSECONDS)  # zero would switch it off
+        once = (ctypes.c_long * 4)(0, 0, seconds, nanoseconds)  # struct itimerspec
+        _checked(_libc.timerfd_settime(self._descriptor, 0, once, None))
+
+    def wait(self) -> None:
+        """Wait until it expires, or return at once if it has expired since the last call."""
+        os.read(self._descriptor, _EXPIRATIONS_BYTES)
+
+    def close(self) -> None:
+        """Close it; no thread may wait for it."""
+        os.close(self._descriptor)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
