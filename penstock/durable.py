@@ -19,17 +19,29 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600, *, like: os.stat_re
     """
     fresh = path.with_name(path.name + ".new")
     try:
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+        descriptor = _create(fresh, mode)
+        try:
+            rest = memoryview(data)
+            while rest:  # a disk that fills up takes a part before it refuses
+                rest = rest[os.write(descriptor, rest) :]
             if like is not None:
                 os.fchown(descriptor, like.st_uid, like.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
-                file.flush()
                 os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         fresh.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):  # a directory of that name, or a file system that is read-only by now
             fresh.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _create(fresh: Path, mode: int) -> int:
+    """Create a file and return its descriptor; one that is there was left by a process that ended meanwhile."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(fresh, flags, mode)
+    except FileExistsError:
+        fresh.unlink(missing_ok=True)
+        return os.open(fresh, flags, mode)
