@@ -92,25 +92,32 @@ class Sampler:
             if name not in left_out:
                 shown = (numbers[name] + self._ticks) % _SHOWN == 0 or name not in self._before
                 self._read_one(tree, name, traffic, fresh, shown)
-        after = tree.summed_use()
-        if before is not None and self._more_was_used(fresh, before, after):
+        after = tree.summed_use() if before is not None else None
+        if before is not None and after is not None and self._more_was_used(fresh, before, after):
             for name in left_out:
                 self._read_one(tree, name, traffic, fresh)
-        self._sum = after
+        self._find_quiet(fresh)
+        # The next tick compares with it if it leaves out a container, which only quiet ones are.
+        self._sum = (after or tree.summed_use()) if self._quiet else None
         uses: dict[str, ContainerUse] = {}
         now = time.monotonic()
         for name in containers:
             had = self._before.get(name)
             if (read := fresh.get(name)) is not None:
                 uses[name] = self._use(name, had or read, read)
-                used_nothing = had is not None and (read.sample, read.traffic) == (had.sample, had.traffic)
-                (self._quiet.add if used_nothing else self._quiet.discard)(name)
             elif had is not None and name in left_out:
                 uses[name] = self._last.containers[name]
                 fresh[name] = _Read(now, had.sample, had.traffic)
         self._before = fresh
         self._quiet &= fresh.keys()
         return uses
+
+    def _find_quiet(self, fresh: Mapping[str, _Read]) -> None:
+        """Note which of the containers that were read have used nothing since they were read before."""
+        for name, read in fresh.items():
+            had = self._before.get(name)
+            used_nothing = had is not None and (read.sample, read.traffic) == (had.sample, had.traffic)
+            (self._quiet.add if used_nothing else self._quiet.discard)(name)
 
     def _is_quiet(self, name: str, traffic: Mapping[str, Counters]) -> bool:
         """Return whether the container used nothing when last read, and has had no network traffic since."""
