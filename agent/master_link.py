@@ -91,6 +91,7 @@ class MasterLink:
         self._unanswered: dict[asyncio.Future[Any], ToMaster] = {}
         self._registering: RpcPeer | None = None
         self._heartbeat_s = 1.0
+        self._loop = asyncio.get_running_loop()
         self._reads_failed = self._reads_at_end = False  # the master reads these fields of `job_ended`
         self._tenants_named = False  # since the registration
         self._sampled_at = 0.0  # when a heartbeat with a new sample was sent (loop time)
@@ -293,7 +294,7 @@ class MasterLink:
 
     def sampled(self) -> None:
         """Send what a new sample says: the master orders jobs by the service that they have received."""
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         if now >= next_tick_s(self._sampled_at, self._heartbeat_s) - _LATE * self._heartbeat_s:
             self._sampled_at = now
             self._send_heartbeat()
@@ -301,7 +302,7 @@ class MasterLink:
     def send_soon(self) -> None:
         """Send a heartbeat shortly, with all other messages until then."""
         if self._soon is None and self._peer is not None:
-            self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
+            self._soon = self._loop.call_later(COALESCE_S, self._send_heartbeat)
 
     def _send_heartbeat(self) -> None:
         for timer in (self._soon, self._late):
@@ -311,7 +312,7 @@ class MasterLink:
         if self._peer is not None:
             due_s = (1.0 + _LATE) * self._heartbeat_s
             # Before it is sent: heartbeats go on after an error.
-            self._late = asyncio.get_running_loop().call_later(due_s, self._send_heartbeat)
+            self._late = self._loop.call_later(due_s, self._send_heartbeat)
             self._peer.notify(api.HEARTBEAT.name, self._shell.node.heartbeat(time.monotonic()))
 
     def check_certificates(self) -> None:

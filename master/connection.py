@@ -66,6 +66,7 @@ class AgentConnection:
         """``relayed``: requests of users on the agent's host, by method; answered in order."""
         self._owner = owner
         self._relayed = relayed
+        self._loop = asyncio.get_running_loop()
         self._peer: RpcPeer | None = None
         self._waiting: list[SendDecisions] | None = []  # until `register` has been answered
         self._names: tuple[str, ...] | None = None  # the names in its certificate; None: without TLS
@@ -158,7 +159,7 @@ class AgentConnection:
             return
         # The answer to a decision is handled in the loop's next turn, so later messages must be, too: the core relies
         # on the order of the connection.
-        asyncio.get_running_loop().call_soon(self._notified, method, message)
+        self._loop.call_soon(self._notified, method, message)
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
         """Report the lost connection; the node has some time to come back."""
@@ -206,7 +207,7 @@ class AgentConnection:
                 remedy=f"set `node` to that, or `penstock ca issue {message.node}`",
             )
         settings = self._owner.register(self, message)
-        asyncio.get_running_loop().call_soon(self._answered_registration, settings.configured_tenants())
+        self._loop.call_soon(self._answered_registration, settings.configured_tenants())
         return api.Registered(
             protocol=api.PROTOCOL,
             version=__version__,

@@ -155,10 +155,10 @@ async def test_a_node_registers_however_much_it_was_asked_for(tmp_path: Path) ->
 def test_a_sample_is_sent_at_once_and_no_other_before_the_next_heartbeat_is_due(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled_at: list[float], sent_at: list[float]
 ) -> None:
-    link = MasterLink(shell([]), UnixEndpoint(Path("/none")), Journal(tmp_path))
     clock, sent = SimpleNamespace(now=0.0), []
-    monkeypatch.setattr(link, "_send_heartbeat", lambda: sent.append(clock.now))
     monkeypatch.setattr("asyncio.get_running_loop", lambda: SimpleNamespace(time=lambda: clock.now))
+    link = MasterLink(shell([]), UnixEndpoint(Path("/none")), Journal(tmp_path))
+    monkeypatch.setattr(link, "_send_heartbeat", lambda: sent.append(clock.now))
     for clock.now in sampled_at:
         link.sampled()
     assert sent == sent_at
