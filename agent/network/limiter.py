@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ from agent.network.bpf_map import BpfMap, Counters
 from agent.network.htb import HANDLE, Htb, default_routes, reason
 from agent.network.htb_parameters import MIN_RATE_BYTES_PER_S, Shape
 from agent.network.htb_tree import HtbTree
-from agent.network.link_changes import LinkChanges
+from agent.network.link_changes import LinkList
 from agent.network.links import Link, leading_out, link_rate
 from agent.network.programs import MAX_SLOT
 
@@ -87,11 +86,10 @@ class NetworkLimiter:
         self._latest.set_result(None)
         self._link_bytes_per_s = link_bytes_per_s
         self._htb = self._worker.submit(Htb).result()
-        self._link_changes = self._worker.submit(LinkChanges).result()
+        self._links = self._worker.submit(LinkList, self._htb.links).result()
         self._table: BpfMap | None = None
         self._containers: dict[int, _Container] = {}
-        self._seen: frozenset[tuple[int, str]] = frozenset()
-        self._changed = True  # links may have, since they were read
+        self._looked = False  # whether the trees are those of the links as they were read
         self._trees: list[HtbTree] = []
 
     @_in_worker
@@ -230,7 +228,7 @@ class NetworkLimiter:
             if tree.installed and not self._needed(tree):
                 tree.remove()
         self._htb.close()
-        self._link_changes.close()
+        self._links.close()
         if self._table is not None:
             self._table.close()
 
@@ -312,19 +310,15 @@ class NetworkLimiter:
 
     def _look(self, *, again: bool) -> None:
         """Read the links and their rates, and apply the limits of all containers on new links."""
-        self._changed |= self._link_changes.seen()
-        if not self._changed and not again:
+        self._looked &= not self._links.changed()
+        if self._looked and not again:
             return
-        there = frozenset(socket.if_nameindex())  # far cheaper than all their attributes
-        if there == self._seen and not again:
-            self._changed = False
-            return
-        links = self._htb.links()
+        links = self._links.read()
         former = {tree.link.index: tree for tree in self._trees}
         chosen = leading_out(links, default_routes())
         trees = [self._tree(link, links, former.get(link.index)) for link in chosen]
         added = [tree for tree in trees if tree not in self._trees]
-        self._seen, self._trees, self._changed = there, trees, False
+        self._trees, self._looked = trees, True
         for slot in self._containers if added else ():
             self._carry_out(slot)
 

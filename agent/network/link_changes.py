@@ -1,9 +1,12 @@
-"""Notice whether network links came, went or changed, by one system call while none did (rtnetlink(7))."""
+"""The links, read anew only after one came, went or changed: one system call while none did (rtnetlink(7))."""
 
 from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Callable, Sequence
+
+from agent.network.links import Link
 
 _RTMGRP_LINK = 1  # linux/rtnetlink.h
 
@@ -36,3 +39,30 @@ class LinkChanges:
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
+
+
+class LinkList:
+    """The links of this thread's network namespace."""
+
+    def __init__(self, read: Callable[[], Sequence[Link]]) -> None:
+        """``read`` takes milliseconds. Raises OSError: no descriptor is free."""
+        self._read = read
+        self._changes = LinkChanges()
+        self._links: Sequence[Link] = ()
+        self._changed = True
+
+    def changed(self) -> bool:
+        """Return whether the kernel has sent a message about a link since they were read."""
+        self._changed |= self._changes.seen()
+        return self._changed
+
+    def read(self) -> Sequence[Link]:
+        """Return the present links."""
+        if self.changed():
+            self._links = self._read()
+            self._changed = False
+        return self._links
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._changes.close()

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from agent.network import NetworkLimiter, limiter
+from agent.network import NetworkLimiter, limiter, link_changes
 from agent.network.htb import Htb
 from agent.network.htb_parameters import HtbClass
 from agent.network.htb_tree import HtbTree
@@ -24,7 +24,7 @@ from agent.network.links import Link
 
 
 class Kernel:
-    """An ``Htb`` without links, whose list the kernel refuses while ``refuses``; ``threads`` are those that asked."""
+    """An ``Htb`` without links; ``lists`` counts how often it was asked for them. It refuses while ``refuses``."""
 
     def __init__(self) -> None:
         self.lists, self.refuses = 0, False
@@ -56,7 +56,7 @@ class Messages:
 @contextlib.contextmanager
 def made_on(kernel: Kernel, messages: Messages, monkeypatch: pytest.MonkeyPatch) -> Iterator[NetworkLimiter]:
     monkeypatch.setattr(limiter, "Htb", lambda: kernel)
-    monkeypatch.setattr(limiter, "LinkChanges", lambda: messages)
+    monkeypatch.setattr(link_changes, "LinkChanges", lambda: messages)
     monkeypatch.setattr(limiter, "default_routes", lambda: frozenset())
     made = NetworkLimiter()
     try:
@@ -68,27 +68,39 @@ def made_on(kernel: Kernel, messages: Messages, monkeypatch: pytest.MonkeyPatch)
 def test_links_are_looked_at_only_after_a_message_and_again_after_a_look_that_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kernel, messages, names = Kernel(), Messages(), [(1, "lo")]
-    looks = list[None]()
-
-    def indexed() -> list[tuple[int, str]]:
-        looks.append(None)
-        return list(names)
-
-    monkeypatch.setattr(limiter.socket, "if_nameindex", indexed)
+    kernel, messages = Kernel(), Messages()
     with made_on(kernel, messages, monkeypatch) as made:
-        look = limiter._in_worker(lambda self: NetworkLimiter._look(self, again=False))
-        for _ in range(3):
-            look(made).result()
-        assert (len(looks), kernel.lists) == (1, 1)
-        names.append((2, "eth0"))
+        look = limiter._in_worker(lambda self, again=False: NetworkLimiter._look(self, again=again))
+        for again in (False, False, True):
+            look(made, again).result()
+        assert kernel.lists == 1
         messages.some = kernel.refuses = True
         with pytest.raises(OSError, match="no room"):
             look(made).result()
         kernel.refuses = False
         look(made).result()
         look(made).result()
-        assert (len(looks), kernel.lists) == (3, 3)
+        assert kernel.lists == 3
+
+
+def test_a_look_that_failed_after_the_links_were_read_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = iter([OSError(errno.ENOENT, "no routes")])
+
+    def routes() -> frozenset[str]:
+        if (error := next(fails, None)) is not None:
+            raise error
+        asked.append(None)
+        return frozenset()
+
+    asked = list[None]()
+    with made_on(Kernel(), Messages(), monkeypatch) as made:
+        monkeypatch.setattr(limiter, "default_routes", routes)
+        look = limiter._in_worker(lambda self: NetworkLimiter._look(self, again=False))
+        with pytest.raises(OSError, match="no routes"):
+            look(made).result()
+        look(made).result()
+        look(made).result()
+        assert len(asked) == 1
 
 
 def test_all_messages_are_read_at_once() -> None:
