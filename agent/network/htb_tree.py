@@ -90,10 +90,14 @@ class HtbTree:
                 self._draining.discard(minor)
                 self._htb.delete_class(self.link.index, minor)
 
-    def repair(self, *, needed: bool) -> list[str]:
-        """Make the kernel agree with this tree; return the repairs."""
+    def repair(self, *, needed: bool, stands: bool) -> list[str]:
+        """Make the kernel agree with this tree; return the repairs. ``stands``: the link has our root."""
         self.sweep()
         name, index = self.link.name, self.link.index
+        if not needed and not stands:
+            self.installed = False
+            self._draining.clear()
+            return []
         found = self._htb.classes(index)
         if not needed:
             self.remove()

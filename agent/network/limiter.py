@@ -200,13 +200,14 @@ class NetworkLimiter:
                 self._carry_out(slot, programs=bool(lost))
             else:
                 self._take(slot, cgroup, shape)
+        roots = self._htb.roots()
         for tree in self._trees:
             stood = tree.installed
-            repaired += tree.repair(needed=self._needed(tree))
+            repaired += tree.repair(needed=self._needed(tree), stands=tree.link.index in roots)
             if stood and self._needed(tree) and not tree.installed:  # another root is in its place, for example
                 for slot in self._containers:
                     self._carry_out(slot)
-        repaired += self._stray_roots()
+        repaired += self._remove_roots(roots - {tree.link.index for tree in self._trees})
         if under is not None:
             repaired += _stray_programs(under, {container.cgroup for container in self._containers.values()})
         return repaired
@@ -330,9 +331,8 @@ class NetworkLimiter:
             former.remove()
         return HtbTree(self._htb, link, link_bytes_per_s)
 
-    def _stray_roots(self) -> list[str]:
+    def _remove_roots(self, strays: set[int]) -> list[str]:
         """Remove our roots from links that are no longer to be limited."""
-        strays = self._htb.roots() - {tree.link.index for tree in self._trees}
         for index in strays:
             self._htb.uninstall(index)
         return [f"a tree on link {index}, which is no longer limited, was removed" for index in sorted(strays)]

@@ -23,16 +23,30 @@ from agent.network.links import Link
 
 
 class Kernel:
-    """An ``Htb`` without links; ``lists`` counts how often it was asked for them. It refuses while ``refuses``."""
+    """An ``Htb``; ``lists`` counts how often it was asked for its links. It refuses while ``refuses``."""
 
     def __init__(self) -> None:
         self.lists, self.refuses = 0, False
+        self.there: list[Link] = []
+        self.with_our_root: set[int] = set()
+        self.asked: list[str] = []
 
     def links(self) -> list[Link]:
         self.lists += 1
         if self.refuses:
             raise OSError(errno.ENOBUFS, "no room")
-        return []
+        return self.there
+
+    def roots(self) -> set[int]:
+        return set(self.with_our_root)
+
+    def classes(self, index: int) -> dict[int, object]:
+        self.asked.append(f"classes of {index}")
+        return {}
+
+    def uninstall(self, index: int) -> None:
+        self.asked.append(f"uninstall {index}")
+        self.with_our_root.discard(index)
 
     def close(self) -> None:
         pass
@@ -103,6 +117,18 @@ def test_a_look_that_failed_after_the_links_were_read_is_made_again(monkeypatch:
         look(made).result()
         look(made).result()
         assert len(asked) == 1
+
+
+def test_a_link_without_our_root_is_left_alone_by_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel()
+    kernel.there = [Link(2, "eth0"), Link(3, "eth1")]
+    with made_on(kernel, Messages(), monkeypatch) as made:
+        assert made.reconcile({}).result() == []
+        assert kernel.asked == []
+        kernel.with_our_root = {3, 9}
+        assert made.reconcile({}).result() == ["a tree on link 9, which is no longer limited, was removed"]
+        assert kernel.asked == ["classes of 3", "uninstall 3", "uninstall 9"]
+        assert made.reconcile({}).result() == []
 
 
 def test_all_messages_are_read_at_once() -> None:
