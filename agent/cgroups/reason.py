@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,9 +55,16 @@ def refused(error: OSError) -> Reason:
     return Reason(f"{name}: {error.strerror}")
 
 
-def unavailable(controller: str, cgroup: str, proc_cgroups: Path = Path("/proc/cgroups")) -> Reason:
-    """Return why a controller is missing from a cgroup's ``cgroup.controllers``."""
-    hierarchy, enabled = _bound(controller, proc_cgroups)
+def unavailable(
+    controllers: Sequence[str], cgroup: str, proc_cgroups: Path = Path("/proc/cgroups")
+) -> dict[str, Reason]:
+    """Return why these controllers are missing from a cgroup's ``cgroup.controllers``."""
+    table = _table(proc_cgroups) if controllers else None
+    return {controller: _unavailable(controller, cgroup, table) for controller in controllers}
+
+
+def _unavailable(controller: str, cgroup: str, table: str | None) -> Reason:
+    hierarchy, enabled = _bound(controller, table)
     if enabled is None:
         return Reason(f"this kernel has no {controller} controller", "use a kernel that is built with it")
     if not enabled:
@@ -69,14 +77,20 @@ def unavailable(controller: str, cgroup: str, proc_cgroups: Path = Path("/proc/c
     return Reason(f"the {controller} controller is not delegated to {cgroup}", DELEGATE)
 
 
-def _bound(controller: str, proc_cgroups: Path) -> tuple[int, bool | None]:
+def _table(proc_cgroups: Path) -> str | None:
+    """Return the kernel's table of controllers; None: it has none (CONFIG_CGROUPS_V1 off)."""
+    try:
+        return proc_cgroups.read_text(encoding="ascii")
+    except OSError:
+        return None
+
+
+def _bound(controller: str, table: str | None) -> tuple[int, bool | None]:
     """Return the controller's hierarchy (0: the unified one) and whether it is enabled; None: unknown to the kernel."""
     name = "blkio" if controller == "io" else controller  # /proc/cgroups uses version 1's name
-    try:
-        lines = proc_cgroups.read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0, True  # no /proc/cgroups (CONFIG_CGROUPS_V1 off): only the unified hierarchy exists
-    for line in lines:
+    if table is None:
+        return 0, True  # only the unified hierarchy exists
+    for line in table.splitlines():
         fields = line.split()
         if len(fields) == 4 and fields[0] == name:
             return int(fields[1]), fields[3] == "1"

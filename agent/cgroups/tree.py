@@ -123,15 +123,16 @@ class CgroupTree:
     def _enable_in(self, directory: Path) -> list[str]:
         files = CoreFiles(directory, self._filesystem)
         available, enabled = set(files.available), set(files.subtree_control)
+        lacking = [each for each in CONTROLLERS if each not in self.missing and each not in enabled]
+        self.missing |= unavailable([each for each in lacking if each not in available], str(directory))
+        if available.isdisjoint(lacking):
+            return []
         # The kernel would enable cpu and pids nevertheless, and turn this into a threaded domain, unusable for
         # containers.
         crowded = files.has("cgroup.events") and bool(files.procs)
         done = []
-        for controller in CONTROLLERS:
-            if controller in self.missing or controller in enabled:
-                continue
+        for controller in lacking:
             if controller not in available:
-                self.missing[controller] = unavailable(controller, str(directory))
                 continue
             if crowded:
                 self.missing[controller] = _crowded(directory)

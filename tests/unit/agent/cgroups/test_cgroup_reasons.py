@@ -23,7 +23,7 @@ HEADER = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n"
 def test_why_a_controller_is_missing(tmp_path: Path, line: str, why: str) -> None:
     table = tmp_path / "cgroups"
     table.write_text(f"{HEADER}{line}\n")
-    reason = unavailable("memory", "/ours", table)
+    reason = unavailable(["memory"], "/ours", table)["memory"]
     assert reason.why == why
     assert reason.remedy
 
@@ -31,11 +31,11 @@ def test_why_a_controller_is_missing(tmp_path: Path, line: str, why: str) -> Non
 def test_io_is_called_blkio_there(tmp_path: Path) -> None:
     table = tmp_path / "cgroups"
     table.write_text(f"{HEADER}blkio\t7\t1\t1\n")
-    assert unavailable("io", "/ours", table).why == "the io controller is bound to cgroup v1"
+    assert unavailable(["io"], "/ours", table)["io"].why == "the io controller is bound to cgroup v1"
 
 
 def test_a_kernel_without_version_1_has_no_such_table(tmp_path: Path) -> None:
-    assert "not delegated" in unavailable("io", "/ours", tmp_path / "nowhere").why
+    assert "not delegated" in unavailable(["io"], "/ours", tmp_path / "nowhere")["io"].why
 
 
 def test_a_reason_is_a_line() -> None:

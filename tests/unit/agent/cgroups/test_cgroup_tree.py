@@ -326,3 +326,23 @@ def test_weights_do_something_where_bfq_is_chosen(tmp_path: Path, scheduler: str
     reason = io_weight_works(Disk("vda", 254, 0), Path("/fake"), sys_block=tmp_path, filesystem=FakeCgroups("/fake"))
     assert (reason is None) is works
     assert reason is None or "modprobe bfq" in reason.remedy
+
+
+def test_a_repair_looks_for_processes_only_where_a_controller_is_to_be_enabled(
+    made: tuple[FakeCgroups, CgroupTree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With processes inside, enabling one would make the cgroup unusable for containers."""
+    fake, tree = made
+    paths, read = list[bytes](), fake.read
+
+    def noted(path: bytes) -> str:
+        paths.append(path)
+        return read(path)
+
+    monkeypatch.setattr(fake, "read", noted)
+    assert tree.repair() == []
+    assert b"/fake/cgroup/containers/cgroup.subtree_control" in paths
+    assert not [path for path in paths if path.endswith(b"/cgroup.procs")]
+    fake.write(b"/fake/cgroup/containers/cgroup.subtree_control", "-io")
+    assert tree.repair() == ["io was not enabled in /fake/cgroup/containers"]
+    assert b"/fake/cgroup/containers/cgroup.procs" in paths
