@@ -80,7 +80,15 @@ class RpcPeer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle received bytes."""
-        self._receive(self._wire.messages(data))
+        self._receiving = True
+        try:
+            for message in self._wire.messages(data):
+                if self.closed:
+                    return
+                self._handle(message)
+        finally:
+            self._receiving = False
+            self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all waiting requests and tell the handler."""
@@ -152,17 +160,6 @@ class RpcPeer(asyncio.Protocol):
         return None if self._transport is None else self._transport.get_extra_info(name)
 
     # ------------------------------------------------------------ inside
-
-    def _receive(self, messages: Iterable[Message | Malformed | Closed]) -> None:
-        self._receiving = True
-        try:
-            for message in messages:
-                if self.closed:
-                    return
-                self._handle(message)
-        finally:
-            self._receiving = False
-            self._flush()
 
     def _handle(self, message: Message | Malformed | Closed) -> None:
         if isinstance(message, Notification):
