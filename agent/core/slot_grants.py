@@ -72,20 +72,18 @@ class SlotGrants:
             for session in (sorted(job.sessions) if only is None else (only,))
         ]
 
-    def account(self) -> cores.CoreAccount:
-        """Return the present account of promised and lent cores."""
-        return cores.account(
-            self._containers.live, self._members.sessions.values(), self._queues, self.uses.by_container
-        )
-
     def withhold(self, now: float) -> list[Instruction]:
         """Withhold the slots of cores that are promised and used; grant those that are free again."""
         if not (self.withheld_slots or any(record.promised_cores for record in self._containers.live.values())):
             return []
-        account, capacity = self.account(), self.settings.capacity
-        free_slots = capacity.cpu_slots_beside(account.promised_cores - account.lent_cores)
-        self.withheld_slots = capacity.cpu_slots - free_slots
-        return self.granted(withhold(self._queues, self.withheld_slots, now), now)
+        account = cores.account(
+            self._containers.live, self._members.sessions.values(), self._queues, self.uses.by_container
+        )
+        slots = self.settings.capacity.cpu_slots_withheld(account.promised_cores - account.lent_cores)
+        if slots == self.withheld_slots:
+            return []  # no slot has become free
+        self.withheld_slots = slots
+        return self.granted(withhold(self._queues, slots, now), now)
 
     # ------------------------------------------------------------ placed commands
 

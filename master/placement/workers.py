@@ -54,7 +54,7 @@ class Need:
 
 def open_slots(cores_free: Floats, slots: Floats) -> Floats:
     """Return each worker's CPU slots outside the cores promised to commands, as its agent counts them
-    (:meth:`penstock.model.Capacity.cpu_slots_beside`).
+    (:meth:`penstock.model.Capacity.cpu_slots_withheld`).
     """
     found: Floats = np.clip(np.floor(cores_free + 1.0 - LEAST_PART_CORES), 0.0, slots)
     return found

@@ -89,11 +89,12 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """The number of CPU slots: one per core, and at least one (Ursa §4.2.3)."""
         return max(1, int(self.cores))
 
-    def cpu_slots_beside(self, kept_cores: float) -> int:
-        """Return the number of CPU slots that may be granted in addition to promises of ``kept_cores`` cores."""
-        if kept_cores < LEAST_PART_CORES:
-            return self.cpu_slots
-        return min(self.cpu_slots, max(0, int(self.cores - kept_cores + 1.0 - LEAST_PART_CORES)))
+    def cpu_slots_withheld(self, promised_cores: float) -> int:
+        """Return the number of CPU slots that may not be granted in addition to promises of these cores."""
+        if promised_cores < LEAST_PART_CORES:
+            return 0
+        slots = self.cpu_slots
+        return slots - min(slots, max(0, int(self.cores - promised_cores + 1.0 - LEAST_PART_CORES)))
 
     def slots(self, kind: ResourceKind) -> int:
         """Return how many monotasks of ``kind`` may run at once."""

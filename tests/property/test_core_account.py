@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.core import Node
+from agent.core import Node, cores
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.settings import NodeSettings
@@ -155,7 +155,10 @@ class CoreAccount(RuleBasedStateMachine):
 
     @invariant()
     def no_more_is_lent_than_was_measured_idle(self) -> None:
-        account = self.node.slot_grants.account()
+        node = self.node
+        account = cores.account(
+            node.containers.live, node.sessions.values(), node.queues, node.slot_grants.uses.by_container
+        )
         assert abs(account.promised_cores - sum(self.promised.values())) < _TINY
         assert account.lent_cores <= self.lent_cores() + _TINY
 
