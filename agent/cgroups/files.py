@@ -79,9 +79,23 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
         except (ValueError, LookupError):
             raise self.unexpected(declared.filename) from None
 
-    def filename(self, interface: str) -> str:
-        """Return the kernel's name of an attribute's file."""
-        return str(self.get_interface(interface).filename.decode())
+    def put(self, interface: str, value: Any, *, granularity: int = 1, read: bool = True) -> str:
+        """Set an attribute unless it has the value, and read it back; return the name of its file if it was written.
+
+        Args:
+            granularity: the kernel may round down by less than this (memory: a page).
+            read: read before writing. Unnecessary if the file is known to have another value.
+
+        Raises:
+            Gone, NotSupported, OSError: as :meth:`set_property`, or another value was read back.
+        """
+        if read and holds(value, getattr(self, interface), granularity):
+            return ""
+        found = self.exchange(interface, value)
+        filename: str = self.get_interface(interface).filename.decode()
+        if not holds(value, found, granularity):
+            raise OSError(errno.EIO, f"wrote {value!r}, read back {found!r}", filename)
+        return filename
 
     def has(self, filename: str) -> bool:
         """Return whether the file exists."""
@@ -248,21 +262,3 @@ def holds(wanted: Any, found: Any, granularity: int = 1) -> bool:
     """Return whether the value read is the value wanted; the kernel may round down by less than ``granularity``."""
     both = isinstance(found, int) and isinstance(wanted, int)
     return 0 <= wanted - found < granularity if both else bool(found == wanted)
-
-
-def set_and_check(controller: V2Controller, name: str, value: Any, *, granularity: int = 1, read: bool = True) -> bool:
-    """Write a value unless the file already has it, then read it back; return whether it was written.
-
-    Args:
-        granularity: the kernel may round down by less than this (memory: a page).
-        read: read before writing. Unnecessary if the file is known to have another value.
-
-    Raises:
-        OSError: the kernel refused the value, or another value was read back.
-    """
-    if read and holds(value, getattr(controller, name), granularity):
-        return False
-    found = controller.exchange(name, value)
-    if not holds(value, found, granularity):
-        raise OSError(errno.EIO, f"wrote {value!r}, read back {found!r}", controller.filename(name))
-    return True

@@ -13,7 +13,7 @@ from typing import Any
 from agent.cgroups.cpu import enforceable_burst_s, enforceable_cores
 from agent.cgroups.cpuset import parse_cpus
 from agent.cgroups.devices import Disk
-from agent.cgroups.files import V2Controller, holds, set_and_check
+from agent.cgroups.files import V2Controller, holds
 from agent.cgroups.filesystem import Gone, NotSupported
 from agent.cgroups.memory import PAGE_BYTES
 from agent.cgroups.reason import Reason, refused
@@ -124,10 +124,10 @@ class ConfinementChange:
             ("cpu_cores", "cpu", partial(self._put, "cpu", "max", enforceable_cores(wanted.cpu_cores))),
             ("cpu_burst_s", "cpu", self._more_burst),
             ("cpus", "cpuset", self._cpus),
-            ("memory_min_bytes", "memory", partial(self._put_pages, "min", wanted.memory_min_bytes)),
-            ("memory_low_bytes", "memory", partial(self._put_pages, "low", wanted.memory_low_bytes)),
+            ("memory_min_bytes", "memory", partial(self._put, "memory", "min", wanted.memory_min_bytes, PAGE_BYTES)),
+            ("memory_low_bytes", "memory", partial(self._put, "memory", "low", wanted.memory_low_bytes, PAGE_BYTES)),
             ("memory_max_bytes", "memory", self._more_memory_max),
-            ("memory_high_bytes", "memory", partial(self._put_pages, "high", wanted.memory_high_bytes)),
+            ("memory_high_bytes", "memory", partial(self._put, "memory", "high", wanted.memory_high_bytes, PAGE_BYTES)),
             ("memory_max_bytes", "memory", self._less_memory_max),
             ("oom_group", "memory", partial(self._put, "memory", "oom_group", wanted.oom_group)),
             ("disk_weight", "io", self._disk_weight),
@@ -138,11 +138,8 @@ class ConfinementChange:
     def _put(self, name: str, interface: str, value: Any, granularity: int = 1) -> None:
         """Set an attribute of the controller of this name."""
         controller: V2Controller = getattr(self._files, name)
-        if set_and_check(controller, interface, value, granularity=granularity, read=self._since is None):
-            self._written.append(controller.filename(interface))
-
-    def _put_pages(self, interface: str, value: int | None) -> None:
-        self._put("memory", interface, value, PAGE_BYTES)
+        if filename := controller.put(interface, value, granularity=granularity, read=self._since is None):
+            self._written.append(filename)
 
     # ------------------------------------------------------------ cpu
 
@@ -210,7 +207,7 @@ class ConfinementChange:
 
     def _more_memory_max(self) -> None:
         if not self._lowers_memory_max():
-            self._put_pages("max", self._wanted.memory_max_bytes)
+            self._put("memory", "max", self._wanted.memory_max_bytes, PAGE_BYTES)
             self._swap()
 
     def _less_memory_max(self) -> None:
@@ -223,7 +220,7 @@ class ConfinementChange:
         if in_use > wanted:
             self._shrink_to_bytes = wanted
             raise _Unenforced(Reason(f"{format_bytes(in_use)} are in use; shrinking"))
-        self._put_pages("max", wanted)
+        self._put("memory", "max", wanted, PAGE_BYTES)
 
     def _lowers_memory_max(self) -> bool:
         since, wanted = self._since, self._wanted.memory_max_bytes

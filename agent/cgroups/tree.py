@@ -20,7 +20,6 @@ from agent.cgroup_root import CONTAINERS_UNIT, OF_IDS
 from agent.cgroups.cgroup import Cgroup
 from agent.cgroups.core import CoreFiles
 from agent.cgroups.devices import Disk
-from agent.cgroups.files import set_and_check
 from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone
 from agent.cgroups.groups import Groups
 from agent.cgroups.idle import IdleClass
@@ -62,9 +61,10 @@ class CgroupTree:
         self._cgroups: dict[str, Cgroup] = {}
         #: The environment of the containers.
         self.surroundings = Surroundings({}, self._disks)
-        self._serving = self._serving_containers()
+        serving = self._serving_containers()
+        self._memory_above = [MemoryFiles(directory, filesystem) for directory in serving]
         # A scope with another name may have the daemons in it, too: they must not be idle.
-        above = [each for each in self._serving if each.suffix != ".scope" or each.name.startswith(CONTAINERS_UNIT)]
+        above = [each for each in serving if each.suffix != ".scope" or each.name.startswith(CONTAINERS_UNIT)]
         self._idle_class = IdleClass((*reversed(above), self._containers), filesystem)
         self._idle = False
         self._caps: Confinement | None = None
@@ -330,12 +330,10 @@ class CgroupTree:
         """Set memory.low of the directories that serve the containers alone. systemd writes it there only on request;
         :meth:`repair` notices. Returns whether any was written; without ``read``, all are.
         """
-        ours = self._serving
         wrote = False
-        for directory in reversed(ours) if top_first else ours:
-            memory = MemoryFiles(directory, self._filesystem)
+        for memory in reversed(self._memory_above) if top_first else self._memory_above:
             if "memory" in self.controllers and memory.has("memory.low"):
-                wrote |= set_and_check(memory, "low", low_bytes, granularity=PAGE_BYTES, read=read)
+                wrote |= bool(memory.put("low", low_bytes, granularity=PAGE_BYTES, read=read))
         return wrote
 
     def _serving_containers(self) -> list[Path]:
