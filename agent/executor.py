@@ -38,11 +38,16 @@ _FIRST_TO_GO = 1000
 def _in_a_task(
     work: Callable[Concatenate[Executor, P], Coroutine[object, object, None]],
 ) -> Callable[Concatenate[Executor, P], None]:
-    """Let a method run in a task of the executor's: its caller, which carries out instructions, does not wait."""
+    """Let a method run in a task of the executor's: its caller, which carries out instructions, does not wait.
+
+    :meth:`Executor.settle` waits for the task.
+    """
 
     @wraps(work)
     def begin(self: Executor, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        self.run(work(self, *args, **kwargs))
+        task = asyncio.get_running_loop().create_task(work(self, *args, **kwargs))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
 
     return begin
 
@@ -195,12 +200,6 @@ class Executor:
     async def settled(self, container: str) -> None:
         """Wait until the kernel has the container's latest limits."""
         await self._limit_enforcer.settled(container)
-
-    def run(self, work: Coroutine[object, object, None]) -> None:
-        """Run a task that :meth:`settle` waits for."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
 
     async def settle(self) -> None:
         """Wait until all tasks begun are done."""
@@ -386,8 +385,9 @@ class Executor:
     def remove(self, container: str) -> None:
         """Remove a container: its cgroup, its network class, the launcher's record."""
         self._orphans.discard(container)
-        self.run(self._remove(container))
+        self._remove(container)
 
+    @_in_a_task
     async def _remove(self, container: str) -> None:
         reach(Point.REMOVE_ASKED)
         await self.removals.remove(container)

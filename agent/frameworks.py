@@ -339,7 +339,7 @@ class FrameworkSession:
             *map(_asked, _OF_THE_NODE),
             m.LEND.served_by(_lend),
             m.PLACE.served_by(_place),
-            m.LAUNCH.served_by(lambda self, asked: self._launch(asked)),
+            m.LAUNCH.served_by(_launch),
             m.ADOPT.served_by(_adopt),
             m.RESIZE.served_by(lambda self, asked: self._shell.resize(e.Requested(m.RESIZE, self._session, asked))),
             m.FOLLOW.served_by(_follow),
