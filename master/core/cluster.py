@@ -173,11 +173,6 @@ class Cluster:
         may_place = dues.changed and (self.members.ready_tasks > 0 or dues.promotable)
         return may_place or (dues.order_owed and self._priorities.may_change)
 
-    @property
-    def wants_to_place(self) -> bool:
-        """Return whether a round could place a task that the last one could not."""
-        return self.dues.changed and self.members.ready_tasks > 0
-
     def want_round(self) -> None:
         """Make a round due, because something outside of the events has changed."""
         self.dues.changed = True

@@ -67,10 +67,6 @@ class Dues:
         self.order_anew()
         self.order_due = max(self.order_due, now + BEHIND_S)
 
-    def order_wanted(self, now: float) -> bool:
-        """Return whether a round is to compute the order of jobs for the agents."""
-        return self.order_owed or now >= self.order_due
-
     def order_with_service(self) -> None:
         """Make the order of jobs due half a heartbeat after the last time: jobs have received service."""
         self.order_due = min(self.order_due, self.ordered_at + self._settings.current.heartbeat_s / 2)

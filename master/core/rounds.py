@@ -66,7 +66,7 @@ class Rounds:
         waiting = self._members.with_ready_tasks()
         hopeful = self._waiting.possible(waiting) if waiting else set()
         looks_ahead = bool(waiting) and self._ahead.due(now)
-        order_wanted = self._dues.order_wanted(now)
+        order_wanted = self._dues.order_owed or now >= self._dues.order_due
         if ranking is None and (hopeful or looks_ahead or (waiting and order_wanted)):
             ranking = self._order.rank(now)
         if order_wanted:  # one ranking serves both, and a task is placed with its job's new priority

@@ -47,11 +47,6 @@ class Plan:
     before: list[State] = field(default_factory=list)
     after: list[State] = field(default_factory=list)
 
-    @property
-    def workers(self) -> set[int]:
-        """Return the workers of the plan's tasks."""
-        return {worker for _, worker, _ in self.chosen}
-
 
 class Alike:
     """The needs of a stage, grouped into runs of equal ones: mostly all tasks of a stage are equal.

@@ -154,7 +154,7 @@ class _Open:
         if plan is None:
             plan = stage_score(self.stage, workers, self.alike, self._bonus, self.start, self._limit, self._room)
         self._among = plan.candidates
-        self.plan, self.workers = plan, plan.workers
+        self.plan, self.workers = plan, {worker for _, worker, _ in plan.chosen}
         self.most = min(self.most, plan.most)
         return bool(plan.chosen)
 
