@@ -261,6 +261,4 @@ class AgentClient(Requests):
         if peer is None:
             return  # everything live is announced when the link is back
         dirty, self._dirty = self._dirty, {}
-        for job in dirty:
-            job.send(peer)
-        peer.flush()
+        peer.send_together(*(job.send for job in dirty))

@@ -228,8 +228,7 @@ class Job(JobSession):
         """Send this job's pending messages now, instead of at the end of the loop's iteration."""
         peer = self._link.peer()
         if peer is not None:
-            self.send(peer)
-            peer.flush()
+            peer.send_together(self.send)
 
     def send(self, peer: RpcPeer) -> None:
         """Write pending messages to a connection."""

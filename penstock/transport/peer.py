@@ -1,7 +1,7 @@
 """One end of a MessagePack-RPC connection on an asyncio transport; both ends may call and both may serve.
 
-Messages sent while a read is being handled leave in one write when the handling is over. Other messages leave in one
-write at the end of the loop's turn.
+Messages sent while a read is being handled, or by :meth:`RpcPeer.send_together`, leave in one write when that is over.
+Other messages leave in one write at the end of the loop's turn.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
 from penstock.wire.connection import MAX_FRAME_BYTES, NO_TYPES, Closed, Malformed, RpcConnection, read
@@ -61,7 +61,7 @@ class RpcPeer(asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._out: list[bytes] = []
-        self._receiving = False
+        self._gathering = False  # messages are sent together when this ends
         self._flush_scheduled = False
         self.closed = False
         self._fd = -1  # the descriptor to write to without the transport; -1 with TLS, which needs the transport
@@ -80,14 +80,14 @@ class RpcPeer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle received bytes."""
-        self._receiving = True
+        self._gathering = True
         try:
             for message in self._wire.messages(data):
                 if self.closed:
                     return
                 self._handle(message)
         finally:
-            self._receiving = False
+            self._gathering = False
             self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -143,10 +143,16 @@ class RpcPeer(asyncio.Protocol):
         self._send(data)
         return future
 
-    def flush(self) -> None:
-        """Write now the messages that wait for the end of the loop's turn; for the last caller in a turn."""
-        if not self._receiving:
-            self._flush()
+    def send_together(self, *senders: Callable[[RpcPeer], object]) -> None:
+        """Call each with this peer, and write what they send now, in one write; or after the read being handled."""
+        outermost, self._gathering = not self._gathering, True
+        try:
+            for send in senders:
+                send(self)
+        finally:
+            if outermost:
+                self._gathering = False
+                self._flush()
 
     def close(self) -> None:
         """Flush and close; ``disconnected`` follows."""
@@ -189,7 +195,7 @@ class RpcPeer(asyncio.Protocol):
 
     def _send(self, data: bytes) -> None:
         self._out.append(data)
-        if not self._receiving and not self._flush_scheduled:
+        if not self._gathering and not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
 

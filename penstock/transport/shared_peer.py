@@ -84,11 +84,11 @@ class SharedPeer(RpcPeer):
             if message is None:
                 self._receive_until(self._wire.split(data), budget, began + budget.left_s)
             else:  # the hot path
-                self._receiving = True
+                self._gathering = True
                 try:
                     self._handle(message)
                 finally:
-                    self._receiving = False
+                    self._gathering = False
                     self._flush()
             budget.left_s -= monotonic() - began
             if budget.left_s <= 0:
@@ -157,7 +157,7 @@ class SharedPeer(RpcPeer):
         self, messages: Iterator[Message | Malformed | Closed], budget: UserBudget, until: float
     ) -> None:
         """Handle messages until the turn is over or the other side has to read first; keep the rest."""
-        self._receiving = True
+        self._gathering = True
         self._coming = None
         try:
             for message in messages:
@@ -170,7 +170,7 @@ class SharedPeer(RpcPeer):
                     self._coming = messages
                     break
         finally:
-            self._receiving = False
+            self._gathering = False
             self._flush()
         if self._coming is not None:
             self.pause()

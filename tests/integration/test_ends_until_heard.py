@@ -329,7 +329,7 @@ class DecidesAtOnce(Master):
     def _decide(self, peer: RpcPeer) -> None:
         told = api.TellEnded(job="j", task="t", node="o", ended=END.ended)
         answer = peer.start_request("decide", api.Decide(number=1, decisions=[told]))
-        peer.flush()  # so that the agent reads both at once
+        peer.push()  # so that the agent reads both at once
         answer.add_done_callback(lambda _: self.heard[-1].append("answer"))
         answer.add_done_callback(lambda _: self.news.set())
 

@@ -129,12 +129,40 @@ async def test_a_wrong_answer_is_an_error_of_the_caller_s(pair: Pair) -> None:
 
 
 async def test_requests_and_notifications_keep_their_order(pair: Pair) -> None:
+    answers: list[asyncio.Future[Any]] = []
     pair.to_right.notify("first")
-    answer = pair.to_right.start_request("later", None)
-    pair.to_right.notify("second")
-    pair.to_right.flush()
-    await answer
+    pair.to_right.send_together(
+        lambda peer: answers.append(peer.start_request("later", None)), lambda peer: peer.notify("second")
+    )
+    await answers[0]
     assert [method for method, _ in pair.right.notes] == ["first", "second"]
+
+
+async def test_messages_sent_together_leave_at_once_or_after_the_read_being_handled() -> None:
+    one, raw = socket.socketpair()
+    raw.setblocking(False)
+    side, peer = await end_of(one)
+
+    def send() -> None:
+        peer.send_together(lambda to: to.notify("first"), lambda to: to.notify("second"))
+
+    send()
+    assert [message.method for message in RpcConnection().receive(raw.recv(4096))] == ["first", "second"]
+
+    def handle(peer: RpcPeer, method: str, params: list[Any]) -> None:
+        send()
+        with pytest.raises(BlockingIOError):
+            raw.recv(4096)
+        side.noted.set()
+
+    side.notification = handle  # type: ignore[method-assign]
+    raw.send(RpcConnection().send_notification("go on"))
+    await asyncio.wait_for(side.noted.wait(), 10)
+    assert len(RpcConnection().receive(raw.recv(4096))) == 2
+    assert side.failures == []
+    raw.close()
+    peer.close()
+    await asyncio.wait_for(side.gone.wait(), 10)
 
 
 async def test_a_lost_connection_ends_waiting_and_served_requests(pair: Pair) -> None:
