@@ -72,13 +72,14 @@ class PlacedWork:
         self._queues.set_priority(decision.job, decision.priority, now)
         out += self._slot_grants.recalls()
         held = self._held.hold(decision)
-        out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
         if request.executor is not None and not decision.opportunistic:
             out += self._start_executor(held, at, now)
         elif decision.opportunistic and request.command is not None and not waits:
             out += self._slot_grants.start(held, now)
         elif request.command is not None:
             out += self._slot_grants.queue(held, now)
+        if not held.container:  # a command that starts is recorded with its container
+            out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
         return ""
 
     def _refuse(self, decision: Assign, now: float) -> str:

@@ -99,3 +99,11 @@ def test_a_launch_whose_client_was_not_answered_is_not_repeated(bed: Bed) -> Non
     ended = fresh.node.containers.ended.by_id[container].ended
     assert ended is not None and ended.by is EndedBy.FAILED
     assert ended.reason == "the agent was restarted before the command was started: it never ran"
+
+
+def test_a_placed_command_is_recorded_once_whether_it_starts_or_waits(bed: Bed) -> None:
+    tasks = [f"t{number}" for number in range(5)]  # one more than there are slots
+    for task in tasks:
+        bed.command(task)
+    assert len(bed.started) == 4 and not bed.container("t4")
+    assert [record.key for record in bed.given(i.Record) if record.room == "tasks"] == [f"other-1/{t}" for t in tasks]
