@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from cgroupspy.interfaces import FlagFile
-
-from agent.cgroups.files import FlatKeyed, MaxOrInteger, Number, V2Controller, Words
+from agent.cgroups.files import Flag, FlatKeyed, MaxOrInteger, Number, V2Controller, Words
 
 
 class CoreFiles(V2Controller):
@@ -14,8 +12,8 @@ class CoreFiles(V2Controller):
     available = Words("cgroup.controllers", readonly=True)
     subtree_control = Words("cgroup.subtree_control")
     events = FlatKeyed("cgroup.events")
-    freeze = FlagFile("cgroup.freeze")  # 5.2
-    kill = FlagFile("cgroup.kill", writeonly=True)  # 5.14
+    freeze = Flag("cgroup.freeze")  # 5.2
+    kill = Flag("cgroup.kill", writeonly=True)  # 5.14
 
 
 class PidsFiles(V2Controller):

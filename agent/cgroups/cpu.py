@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from cgroupspy.interfaces import FlagFile
-
-from agent.cgroups.files import FlatKeyed, Interface, Number, StalledTime, V2Controller
+from agent.cgroups.files import Flag, FlatKeyed, Interface, Number, StalledTime, V2Controller
 
 #: 100 ms is the kernel's default; after a cut it throttles for the first time within 21–50 ms (docs/kernel.md).
 PERIOD_US = 100_000
@@ -56,6 +54,6 @@ class CpuFiles(V2Controller):
     max = CpuMax("cpu.max")  # 4.15
     burst = Burst("cpu.max.burst")  # 5.14
     weight = Number("cpu.weight")  # 4.15
-    idle = FlagFile("cpu.idle")  # 5.15; while it is 1, cpu.weight reads 0 and cannot be written
+    idle = Flag("cpu.idle")  # 5.15; while it is 1, cpu.weight reads 0 and cannot be written
     stat = FlatKeyed("cpu.stat")
     stalled_us = StalledTime("cpu.pressure")  # 4.20; time throttled by cpu.max counts as pressure, too

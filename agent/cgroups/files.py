@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from cgroupspy.controllers import Controller
-from cgroupspy.interfaces import BaseFileInterface
+from cgroupspy.interfaces import BaseFileInterface, FlagFile
 
 from agent.cgroups.filesystem import KERNEL, Filesystem, Gone, NotSupported
 
@@ -62,39 +62,29 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
         except OSError as error:
             raise self._meaning(error, path) from None
 
-    def exchange(self, interface: str, value: object) -> Any:
-        """Set an attribute; return the value that the kernel then reports.
-
-        Raises:
-            Gone, NotSupported, OSError: as :meth:`set_property`.
-        """
-        declared = self.get_interface(interface)
-        path = self._prefix + declared.filename
-        try:
-            text = self._filesystem.exchange(path, str(declared.sanitize_set(value)))
-        except OSError as error:
-            raise self._meaning(error, path) from None
-        try:
-            return declared.sanitize_get(text.strip())
-        except (ValueError, LookupError):
-            raise self.unexpected(declared.filename) from None
-
-    def put(self, interface: str, value: Any, *, granularity: int = 1, read: bool = True) -> str:
+    def put(self, interface: str, value: Any, *, read: bool = True) -> str:
         """Set an attribute unless it has the value, and read it back; return the name of its file if it was written.
 
-        Args:
-            granularity: the kernel may round down by less than this (memory: a page).
-            read: read before writing. Unnecessary if the file is known to have another value.
+        ``read``: read before writing. Unnecessary if the file is known to have another value.
 
         Raises:
             Gone, NotSupported, OSError: as :meth:`set_property`, or another value was read back.
         """
-        if read and holds(value, getattr(self, interface), granularity):
+        declared: Interface = self.get_interface(interface)
+        if read and declared.holds(value, getattr(self, interface)):
             return ""
-        found = self.exchange(interface, value)
-        filename: str = self.get_interface(interface).filename.decode()
-        if not holds(value, found, granularity):
-            raise OSError(errno.EIO, f"wrote {value!r}, read back {found!r}", filename)
+        path, written = self._prefix + declared.filename, str(declared.sanitize_set(value))
+        try:
+            text = self._filesystem.exchange(path, written).strip()
+        except OSError as error:
+            raise self._meaning(error, path) from None
+        try:
+            found = declared.sanitize_get(text)
+        except (ValueError, LookupError):
+            raise self.unexpected(declared.filename) from None
+        filename: str = declared.filename.decode()
+        if not declared.holds(value, found):
+            raise OSError(errno.EIO, f"wrote {written!r}, read back {text!r}", filename)
         return filename
 
     def has(self, filename: str) -> bool:
@@ -149,6 +139,15 @@ class Interface(BaseFileInterface):  # type: ignore[misc]
     def sanitize_set(self, value: Any) -> str:
         """Format a value for the kernel."""
         return str(int(value))
+
+    @staticmethod
+    def holds(wanted: Any, found: Any) -> bool:
+        """Return whether the value read is the value wanted."""
+        return bool(found == wanted)
+
+
+class Flag(FlagFile, Interface):  # type: ignore[misc]
+    """``1`` ↔ True, ``0`` ↔ False."""
 
 
 class MaxOrInteger(Interface):
@@ -257,8 +256,9 @@ class NestedKeyed(Interface):
         device, fields = value
         return " ".join([device, *(f"{k}={'max' if v is None else v}" for k, v in fields.items())])
 
-
-def holds(wanted: Any, found: Any, granularity: int = 1) -> bool:
-    """Return whether the value read is the value wanted; the kernel may round down by less than ``granularity``."""
-    both = isinstance(found, int) and isinstance(wanted, int)
-    return 0 <= wanted - found < granularity if both else bool(found == wanted)
+    @staticmethod
+    def holds(wanted: tuple[str, dict[str, int | None]], found: dict[str, dict[str, int | None]]) -> bool:
+        """Return whether the values read include the values wanted."""
+        device, fields = wanted
+        has = found.get(device, {})
+        return all(has.get(key) == value for key, value in fields.items())

@@ -13,9 +13,9 @@ from typing import Any
 from agent.cgroups.cpu import enforceable_burst_s, enforceable_cores
 from agent.cgroups.cpuset import parse_cpus
 from agent.cgroups.devices import Disk
-from agent.cgroups.files import V2Controller, holds
+from agent.cgroups.files import V2Controller
 from agent.cgroups.filesystem import Gone, NotSupported
-from agent.cgroups.memory import PAGE_BYTES
+from agent.cgroups.memory import Pages
 from agent.cgroups.reason import Reason, refused
 from agent.cgroups.sample import Files
 from agent.core.confinement import Confinement, differing
@@ -124,10 +124,10 @@ class ConfinementChange:
             ("cpu_cores", "cpu", partial(self._put, "cpu", "max", enforceable_cores(wanted.cpu_cores))),
             ("cpu_burst_s", "cpu", self._more_burst),
             ("cpus", "cpuset", self._cpus),
-            ("memory_min_bytes", "memory", partial(self._put, "memory", "min", wanted.memory_min_bytes, PAGE_BYTES)),
-            ("memory_low_bytes", "memory", partial(self._put, "memory", "low", wanted.memory_low_bytes, PAGE_BYTES)),
+            ("memory_min_bytes", "memory", partial(self._put, "memory", "min", wanted.memory_min_bytes)),
+            ("memory_low_bytes", "memory", partial(self._put, "memory", "low", wanted.memory_low_bytes)),
             ("memory_max_bytes", "memory", self._more_memory_max),
-            ("memory_high_bytes", "memory", partial(self._put, "memory", "high", wanted.memory_high_bytes, PAGE_BYTES)),
+            ("memory_high_bytes", "memory", partial(self._put, "memory", "high", wanted.memory_high_bytes)),
             ("memory_max_bytes", "memory", self._less_memory_max),
             ("oom_group", "memory", partial(self._put, "memory", "oom_group", wanted.oom_group)),
             ("disk_weight", "io", self._disk_weight),
@@ -135,10 +135,10 @@ class ConfinementChange:
             ("pids_max", "pids", partial(self._put, "pids", "max", wanted.pids_max)),
         )
 
-    def _put(self, name: str, interface: str, value: Any, granularity: int = 1) -> None:
+    def _put(self, name: str, interface: str, value: Any) -> None:
         """Set an attribute of the controller of this name."""
         controller: V2Controller = getattr(self._files, name)
-        if filename := controller.put(interface, value, granularity=granularity, read=self._since is None):
+        if filename := controller.put(interface, value, read=self._since is None):
             self._written.append(filename)
 
     # ------------------------------------------------------------ cpu
@@ -207,7 +207,7 @@ class ConfinementChange:
 
     def _more_memory_max(self) -> None:
         if not self._lowers_memory_max():
-            self._put("memory", "max", self._wanted.memory_max_bytes, PAGE_BYTES)
+            self._put("memory", "max", self._wanted.memory_max_bytes)
             self._swap()
 
     def _less_memory_max(self) -> None:
@@ -220,12 +220,12 @@ class ConfinementChange:
         if in_use > wanted:
             self._shrink_to_bytes = wanted
             raise _Unenforced(Reason(f"{format_bytes(in_use)} are in use; shrinking"))
-        self._put("memory", "max", wanted, PAGE_BYTES)
+        self._put("memory", "max", wanted)
 
     def _lowers_memory_max(self) -> bool:
         since, wanted = self._since, self._wanted.memory_max_bytes
         present = self._files.memory.max if since is None else since.memory_max_bytes
-        return wanted is not None and not holds(wanted, present, PAGE_BYTES) and (present or math.inf) > wanted
+        return wanted is not None and not Pages.holds(wanted, present) and (present or math.inf) > wanted
 
     def _swap(self) -> None:
         """Limit swap together with memory: excess is killed, as promised, and not swapped to a disk that others use."""
@@ -245,7 +245,7 @@ class ConfinementChange:
 
     def _disk_limit(self, name: str) -> None:
         """Set a limit on each disk; a failure on one does not affect the others."""
-        limit: int | None = getattr(self._wanted, name)
+        key, limit = DISK_KEYS[name], getattr(self._wanted, name)
         if not self._surroundings.disks and limit is not None:
             raise _Unenforced(
                 Reason("no disk was found that io.max can limit", "see /sys/block for what this host has")
@@ -253,22 +253,13 @@ class ConfinementChange:
         failure: OSError | None = None
         for disk in self._surroundings.disks:
             try:
-                self._one_disk(disk, DISK_KEYS[name], enforceable_rate(DISK_KEYS[name], limit))
+                self._put("io", "max", (disk.number, {key: enforceable_rate(key, limit)}))
             except Gone:
                 raise
             except OSError as error:
                 failure = error
         if failure is not None:
             raise failure
-
-    def _one_disk(self, disk: Disk, key: str, limit: int | None) -> None:
-        io = self._files.io
-        if self._since is None and io.max.get(disk.number, {}).get(key) == limit:
-            return
-        found = io.exchange("max", (disk.number, {key: limit})).get(disk.number, {}).get(key)
-        if found != limit:
-            raise OSError(errno.EIO, f"wrote {key}={limit}, read back {found}", "io.max")
-        self._written.append("io.max")
 
 
 def enforceable_rate(key: str, limit: int | None) -> int | None:

@@ -333,7 +333,7 @@ class CgroupTree:
         wrote = False
         for memory in reversed(self._memory_above) if top_first else self._memory_above:
             if "memory" in self.controllers and memory.has("memory.low"):
-                wrote |= bool(memory.put("low", low_bytes, granularity=PAGE_BYTES, read=read))
+                wrote |= bool(memory.put("low", low_bytes, read=read))
         return wrote
 
     def _serving_containers(self) -> list[Path]:

@@ -261,7 +261,7 @@ class Deaf(FakeCgroups):
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (0, "wrote 0.5, read back None"),
+        (0, "wrote '50000 100000', read back 'max 100000'"),
         (errno.EINVAL, "the kernel refuses this value for cpu.max"),
         (errno.EACCES, "Permission denied; remedy: run the agent under its delegated unit"),
         (errno.EROFS, "Read-only file system; remedy: run the agent under its delegated unit"),
