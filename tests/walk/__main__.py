@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.walk.flows import FLOWS
 from tests.walk.report import summary, tree
+from tests.walk.sharing import product, sharing
 
 
 def main(argv: list[str]) -> int:
@@ -16,12 +17,15 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.walk", description=__doc__)
     parser.add_argument("flow", choices=list(FLOWS), help="the flow to walk")
     parser.add_argument("--summary", action="store_true", help="print the last line only")
+    parser.add_argument("--shared", action="store_true", help="also print how many functions are used elsewhere, too")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="penstock-walk-") as directory:
         walk = FLOWS[options.flow](Path(directory))
     if not options.summary:
         print(tree(walk))
     print(summary(options.flow, walk))
+    if options.shared:
+        print(sharing({call.name for call in walk.calls if not call.resumed}, product()))
     return 0
 
 
