@@ -121,10 +121,10 @@ class ContainerEvents:
         self._elasticity.unfollow(container)
         self._executors.ended(container, ended.cpu_seconds, now)
         moves_up = self._ranks.ended(record, ended.cpu_seconds, now)
-        held = self._held.by_key.get((record.job, record.task)) if record.task else None
+        run = self._held.run_in(record)
         instructions: list[Instruction] = []
-        if held is not None and held.container == container:  # first, or an agent that dies here would run it again
-            instructions += self._held.command_ended(held, ended)
+        if run is not None:  # first, or an agent that dies here would run it again
+            instructions += self._held.command_ended(run, ended)
         instructions += self._containers.end(container, ended)
         self._command_sizes.ended(record)
         self._attained.container_gone(record.job)
@@ -132,6 +132,7 @@ class ContainerEvents:
         for session in self._members.sessions.values():
             if session.container_ended(container):
                 instructions.append(Notify(session.session, over))
-        instructions += self._slot_grants.command_ended(record, ended, now)
+        if run is not None:
+            instructions += self._slot_grants.command_ended(record, ended, now)
         instructions += self._lifecycle.drop_guest(record.job, now)
         return instructions + (self._ranks.rank(now) if moves_up else [])

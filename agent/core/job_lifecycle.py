@@ -121,7 +121,7 @@ class JobLifecycle:
             instructions.append(SendToMaster(ended))
         else:
             self._attained.add_last(use)
-        instructions += self._slot_grants.granted(self._queues.remove_job(name, now), now)
+        instructions += self._slot_grants.remove_job(name, now)
         for held in self._held.of_job(name):
             instructions += self.withdraw(held, why or "its job ended", now)
         instructions += self._lent.job_over(name, merged_into)

@@ -20,7 +20,7 @@ from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
 from agent.core.preemption_actions import PreemptionActions
 from agent.core.ranks import Ranks
-from agent.core.records import HeldTask
+from agent.core.records import ContainerState, HeldTask
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from agent.core.slot_grants import SlotGrants
@@ -55,8 +55,8 @@ class PlacedWork:
         ``at`` is Unix time.
         """
         request = decision.request
-        if (decision.job, request.task) in self._held.by_key:
-            return ""  # repeated after a lost connection: it is here already
+        if (known := self._held.by_key.get((decision.job, request.task))) is not None:
+            return self._stops(known)  # "": repeated after a lost connection, it is here already
         if self._drain.draining is not None:
             return draining.REFUSAL
         why = self._refuse(decision, now)
@@ -81,6 +81,12 @@ class PlacedWork:
         if not held.container:  # a command that starts is recorded with its container
             out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
         return ""
+
+    def _stops(self, held: HeldTask) -> str:
+        """Return that a task is being stopped, or "". Its end is to come, and a later run would get it for its own."""
+        record = self._containers.live.get(held.container)
+        stops = record is not None and record.state is ContainerState.STOPPING
+        return "it is still being stopped here" if stops else ""
 
     def _refuse(self, decision: Assign, now: float) -> str:
         """Return why the task would break a promise, or ""."""
@@ -109,6 +115,8 @@ class PlacedWork:
         """Make opportunistic work regular in place, if its promise can be kept; return why not, or ""."""
         if not held.opportunistic:
             return ""
+        if why := self._stops(held):
+            return why
         command = held.request.command
         ledger, link = self._resources.ledger(now), self.settings.link_bytes_per_s
         why = ledger.refuse_regular(command.cpu_cores if command else 0.0, held.request.memory_bytes)

@@ -119,6 +119,16 @@ class SlotGrants:
             return []
         return self.granted(self._queues.cancel(COMMANDS, held.job, [held.task], now), now)
 
+    def remove_job(self, job: str, now: float) -> list[Instruction]:
+        """Remove a job's queue and free its slots, including those of commands that are still being stopped.
+
+        Should the job come back before such a container has ended, its new queue does not have the command.
+        """
+        for record in self._containers.live.values():
+            if record.job == job:
+                record.hold(None)
+        return self.granted(self._queues.remove_job(job, now), now)
+
     def command_ended(self, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
         """Free the slot of a placed command after its container's end."""
         if record.job not in self._members.jobs:

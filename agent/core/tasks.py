@@ -9,7 +9,7 @@ import msgspec
 from agent.core.events import EndAcknowledged, EndUnread
 from agent.core.instructions import Instruction, Record, SendToMaster
 from agent.core.life_cycles import HELD
-from agent.core.records import HeldTask, Job, TaskEnd, TaskHere
+from agent.core.records import ContainerRecord, HeldTask, Job, TaskEnd, TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.model.life_cycle import next_state
 from penstock.model.work import Opportunistic
@@ -54,6 +54,11 @@ class HeldTasks:
     def of_job(self, job: str) -> list[HeldTask]:
         """Return a job's tasks on this node."""
         return [task for task in self.by_key.values() if task.job == job]
+
+    def run_in(self, record: ContainerRecord) -> HeldTask | None:
+        """Return the task whose present run is in this container; None: the container has none, or an earlier run."""
+        held = self.by_key.get((record.job, record.task)) if record.task else None
+        return held if held is not None and held.container == record.container else None
 
     def hold(self, decision: Assign) -> HeldTask:
         """Accept a placement."""
@@ -327,8 +332,8 @@ def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
         return []  # a framework that waits says that it is there
     for index, name in enumerate(names):
         here, placed = job.tasks.get(name), held.by_key.get((job.record.job, name))
-        unfinished = (here if here is not None and here.state != "ended" else None) or placed
-        if unfinished is not None and unfinished.request.command is not None:
+        unfinished = [each.request for each in (here, placed) if each is not None and each.state != "ended"]
+        if any(request.command is not None for request in unfinished):
             reason = f"task {name!r} is a command, which is done when its process ends"
             raise bad_request(reason, field=f"tasks[{index}]", remedy="cancel_tasks ends it before")
     instructions: list[Instruction] = []

@@ -46,7 +46,7 @@ class NodeBooks(RuleBasedStateMachine):
         self.ended: dict[str, EndedBy] = {}
         self.granted: set[tuple[int, str, object]] = set()
         self.submitted: dict[tuple[int, str, object], MonotaskSpec] = {}
-        self.assigned: set[tuple[str, str]] = set()
+        self.assigned: dict[tuple[str, str], master_api.Assign] = {}
         self.unacknowledged: set[tuple[str, str]] = set()  # ends that the master has not answered
         self.reported: set[tuple[str, str]] = set()
         self.task_ends: set[tuple[int, str, str]] = set()

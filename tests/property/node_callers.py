@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
@@ -206,7 +207,9 @@ class Callers(NodeBooks):
     @precondition(lambda self: self.node.jobs)
     @rule(data=st.data())
     def cancel_job(self, data: st.DataObject) -> None:
-        job = data.draw(st.sampled_from(sorted(self.node.jobs)))
+        self.cancel(data.draw(st.sampled_from(sorted(self.node.jobs))))
+
+    def cancel(self, job: str) -> None:
         clients = self.node.jobs[job].sessions
         self.decide(master_api.CancelJob(job=job, by="ann"))
         assert {(session, job) for session in clients} <= self.cancellations
@@ -247,9 +250,7 @@ class Callers(NodeBooks):
         profile: Profile | str | None,
     ) -> None:  # fmt: skip
         if foreign or not self.jobs:
-            number, origin = data.draw(st.integers(1, 2)), "elsewhere"
-            while (job := f"foreign-{number}") in self.cancelled:  # the master assigns nothing of a cancelled job
-                number += 2
+            job, origin = f"foreign-{data.draw(st.integers(1, 2))}", "elsewhere"
         else:
             job, origin = data.draw(st.sampled_from(sorted(self.jobs))), "n"
         spec = ContainerSpec(argv=("x",), memory_bytes=memory, detach=True) if command else None
@@ -263,11 +264,44 @@ class Callers(NodeBooks):
             job=job, stage="s", user="u", origin=origin, priority=0.0, request=request, opportunistic=opportunistic,
             profile=profile if isinstance(profile, Profile) else None,
         )  # fmt: skip
-        self.assigned.add((job, task))
+        self.place(decision)
+
+    def place(self, decision: master_api.Assign) -> None:
+        key = decision.job, decision.request.task
+        held = key in self.node.held.by_key
         reply = self.decide(decision)
-        assert reply.refused or self.node.drain.draining is None, "a drained node takes no work"
-        if reply.refused:
-            self.reported.add((job, task))
+        assert reply.refused or held or self.node.drain.draining is None, "a drained node takes no work"
+        self.assigned[key] = decision
+        if held:
+            record = self.node.containers.live.get(self.node.held.by_key[key].container)
+            assert bool(reply.refused) == (record is not None and record.state is ContainerState.STOPPING)
+        elif reply.refused:
+            self.reported.add(key)
+        else:  # also a job that was cancelled here goes on, where its origin has not received the cancellation
+            self.cancelled.discard(decision.job)
+            self.reported.discard(key)
+            self.begun.pop(key, None)
+
+    @precondition(lambda self: self.assigned.keys() - self.unacknowledged)
+    @rule(data=st.data())
+    def assign_again(self, data: st.DataObject) -> None:
+        """A task that was lost with the connection, or that is to run once more, may have a container here still."""
+        again = sorted(self.assigned.keys() - self.unacknowledged)
+        self.place(self.assigned[data.draw(st.sampled_from(again))])
+
+    @precondition(lambda self: self.foreign_commands())
+    @rule(data=st.data())
+    def cancel_in_vain(self, data: st.DataObject) -> None:
+        """The master dies before the job's origin has received the cancellation: the next one assigns more of it."""
+        decision = data.draw(st.sampled_from(self.foreign_commands()))
+        self.cancel(decision.job)
+        request = msgspec.structs.replace(decision.request, task=f"t{self.fresh()}")
+        self.place(msgspec.structs.replace(decision, request=request))
+
+    def foreign_commands(self) -> list[master_api.Assign]:
+        """The commands here of jobs of other origins."""
+        here = [key for key, held in self.node.held.by_key.items() if held.container and held.origin != "n"]
+        return [self.assigned[key] for key in here if key[0] in self.node.jobs]
 
     @precondition(lambda self: self.assigned)
     @rule(data=st.data(), promote=st.booleans())

@@ -84,6 +84,55 @@ def test_a_guest_s_job_ends_here_and_only_here(bed: NodeBed) -> None:
     assert bed.node.sessions[OWNER].jobs == set()
 
 
+class TestAGuestThatGoesOn:
+    """The master dies before the job's origin has received the cancellation, and the next one assigns more of it."""
+
+    @pytest.fixture(params=[{}, {"opportunistic": True}], ids=["regular", "on slack"])
+    def container(self, request: pytest.FixtureRequest, bed: NodeBed) -> str:
+        """Return the container of the task `old`, which is being killed."""
+        bed.command("old", **request.param)
+        bed.begin(container := bed.container("old"))
+        cancel(bed, NodeBed.JOB)
+        return container
+
+    def test_another_task_gets_the_slot_and_keeps_it_when_the_cancelled_one_is_dead(
+        self, bed: NodeBed, container: str
+    ) -> None:
+        assert bed.command("new") == []
+        bed.exit(container)
+        assert [ended.task for ended in bed.to_master(api.CommandEnded)] == ["old"]
+        assert bed.node.queues.idle().cpu == 0
+        bed.exit(bed.container("new"))
+        assert bed.node.queues.idle().cpu == 1
+
+    def test_the_same_task_is_placed_once_its_former_run_is_dead(self, bed: NodeBed, container: str) -> None:
+        assert bed.command("old") == ["it is still being stopped here"]
+        bed.exit(container)
+        bed.done.clear()
+        assert bed.command("old") == []
+        assert bed.container("old") != container
+        assert bed.to_master(api.CommandEnded) == []
+
+    def test_a_command_that_is_being_stopped_is_not_promoted(self, bed: NodeBed, container: str) -> None:
+        bed.command("new", opportunistic=True)
+        opportunistic = bed.record("old").opportunistic
+        [*refused] = bed.decide(api.Promote(job=NodeBed.JOB, task="old"))
+        assert refused == (["it is still being stopped here"] if opportunistic else [])
+
+
+def test_a_container_of_an_ended_run_does_not_end_the_next_run(bed: NodeBed) -> None:
+    """The agent dies when it has recorded the end of the task, and not yet that of its container."""
+    bed.command("t", opportunistic=True)
+    bed.begin(first := bed.container("t"))
+    running = bed.of("containers")
+    bed.exit(first)
+    bed.restart(first, containers=running)
+    assert bed.command("t", opportunistic=True) == []
+    bed.exit(first)
+    assert bed.container("t") != first
+    assert bed.node.queues.job_counts(NodeBed.JOB)["running"] == 1
+
+
 def test_one_that_is_not_here_is_refused_and_nothing_happens(bed: NodeBed) -> None:
     instructions, [refused] = cancel(bed, "nobody-1")
     assert refused.reason == "unknown job 'nobody-1'"

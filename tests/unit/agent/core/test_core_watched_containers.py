@@ -13,7 +13,7 @@ from penstock.model import KindAmounts, ResourceKind
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Attach, TaskRefs
 from penstock.wire.errors import RpcError
-from penstock.wire.master_api import CommandEnded
+from penstock.wire.master_api import CommandEnded, TellPlaced
 from tests.fakes.node_bed import NodeBed
 
 
@@ -81,6 +81,18 @@ def test_a_framework_cannot_call_a_command_done(bed: NodeBed) -> None:
     bed.exit(bed.container("first"))
     assert [ended.task for ended in bed.to_master(CommandEnded)] == ["first"]
     bed.begin(bed.container("second", job))
+
+
+def test_nor_after_a_restart_of_the_agent_when_the_master_has_named_it_first(bed: NodeBed) -> None:
+    job = bed.register(2)
+    bed.command("t", job=job, origin="n")
+    bed.begin(container := bed.container("t", job))
+    bed.restart(container)
+    bed.open(2)
+    bed.register(2, job=job)
+    bed.decide(TellPlaced(job=job, task="t", node="n"))
+    with pytest.raises(RpcError, match="'t' is a command"):
+        bed.send(e.Requested(m.TASKS_DONE, 2, TaskRefs(job=job, tasks=["t"])))
 
 
 def test_a_sign_of_life_is_not_passed_on(bed: NodeBed) -> None:
