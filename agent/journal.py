@@ -26,7 +26,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from agent.core import cancelled_jobs, draining, starvation, tasks
+from agent.core import cancelled_jobs, draining, origin_journal, starvation
 from agent.core.records import CancelledJob, ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from agent.thread_timer import ThreadTimer
 from penstock.wire import master_api as api
@@ -44,7 +44,8 @@ LAUNCHER = "launcher"
 _ROOMS: dict[str, type[msgspec.Struct]] = {
     "jobs": JobRecord,
     "tasks": HeldTask,
-    tasks.ENDS: TaskEnd,
+    origin_journal.ENDS: TaskEnd,
+    origin_journal.AWAITED: api.AwaitedTask,
     cancelled_jobs.ROOM: CancelledJob,
     "containers": ContainerRecord,
     draining.ROOM: Draining,

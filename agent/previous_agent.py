@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
 from agent.cgroups import CgroupTree
-from agent.core import cancelled_jobs, draining, starvation, tasks
+from agent.core import cancelled_jobs, draining, origin_journal, starvation
 from agent.core import events as e
 from agent.core.confinement import Confinement
 from agent.core.records import CancelledJob, ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd, Waits
 from agent.journal import Journal
 from agent.launcher import Running
 from penstock.wire.cluster_api import Draining
+from penstock.wire.master_api import AwaitedTask
 
 
 def recovered_state(
@@ -49,7 +50,8 @@ def recovered_state(
         draining=next(iter(journal.read(draining.ROOM, Draining)), None),
         waits=next(iter(journal.read(starvation.ROOM, Waits)), None),
         owners={run.container: run.user for run in runs},
-        ends=journal.read(tasks.ENDS, TaskEnd),
+        ends=journal.read(origin_journal.ENDS, TaskEnd),
+        awaited=journal.read(origin_journal.AWAITED, AwaitedTask),
         cancelled=journal.read(cancelled_jobs.ROOM, CancelledJob),
     )
 

@@ -16,6 +16,7 @@ from agent.core.containers import Containers
 from agent.core.instructions import Explain, Instruction, Record
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.membership import Membership
+from agent.core.records import journal_key
 from agent.queues import MonotaskQueues
 from penstock.documents import Document
 from penstock.model import EndedBy
@@ -104,4 +105,4 @@ class Drain:
         for held in self._held:
             command, executor = held.request.command, held.request.executor
             kind = "task" if command is None else "command" if executor is None else "executor"
-            yield Remaining(kind, tasks.journal_key(held.job, held.task), held.job, held.user)
+            yield Remaining(kind, journal_key(held.job, held.task), held.job, held.user)

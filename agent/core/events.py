@@ -16,7 +16,7 @@ from agent.core.snapshot import Snapshot
 from penstock.model import ContainerSpec, Profile
 from penstock.wire.agent_api import RegisterJob
 from penstock.wire.cluster_api import Draining
-from penstock.wire.master_api import AnyDecision
+from penstock.wire.master_api import AnyDecision, AwaitedTask
 from penstock.wire.method import Method
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -270,6 +270,7 @@ class Recovered:
     owners: dict[str, str] = field(default_factory=dict)
     orphans: frozenset[str] = frozenset()
     ends: list[TaskEnd] = field(default_factory=list)
+    awaited: list[AwaitedTask] = field(default_factory=list)
     cancelled: list[CancelledJob] = field(default_factory=list)
 
 

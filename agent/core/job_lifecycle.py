@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.core import tasks
+from agent.core import origin_journal, tasks
 from agent.core.attained_service import AttainedService
 from agent.core.cancelled_jobs import CancelledJobs
 from agent.core.containers import Containers
@@ -17,7 +17,7 @@ from agent.core.instructions import Instruction, Record, Reply, SendToMaster
 from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
-from agent.core.records import HeldTask, Job, JobRecord
+from agent.core.records import HeldTask, Job, JobRecord, journal_key
 from agent.core.session import Session
 from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues
@@ -66,7 +66,7 @@ class JobLifecycle:
         """Stop a task on this node and free its resources. ``again``: it is to be placed again."""
         if held.request.command is None:
             self._held.release(held.job, held.task)
-            gone = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), None)
+            gone = Record(tasks.ROOM, journal_key(held.job, held.task), None)
             return [gone, *self.drop_guest(held.job, now)]
         by = EndedBy.PREEMPTED if again else EndedBy.CANCELLED
         if held.container:
@@ -110,8 +110,7 @@ class JobLifecycle:
         """End a job: its queues and tasks here at once, those on other nodes through the master."""
         name = job.record.job
         self._members.remove(job)
-        instructions: list[Instruction] = [Record(ROOM, name, None)]
-        instructions += [Record(tasks.ENDS, tasks.journal_key(name, task), None) for task in sorted(job.kept_ends)]
+        instructions: list[Instruction] = [Record(ROOM, name, None), *origin_journal.drop(job)]
         use = self._attained.over(name, now)
         if job.record.here and self._has_master:
             at_end = tasks.at_end(job, why, cancelled_by)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
-from agent.core import cores, floors, quotas, starvation, tasks
+from agent.core import cores, floors, origin_journal, quotas, starvation, tasks
 from agent.core import events as e
 from agent.core.client_containers import ClientContainers
 from agent.core.container_events import ContainerEvents
@@ -149,7 +149,7 @@ class Node(NodeState):
             e.Woken: self._woken,
             e.Decided: self._decided,
             e.EndAcknowledged: self.held.end_acknowledged,
-            e.EndUnread: lambda event, now: tasks.end_unread(self.jobs, event),
+            e.EndUnread: lambda event, now: origin_journal.end_unread(self.jobs, event),
             e.Sampled: self._sampled,
             e.Reconfigured: self._reconfigured,
             e.Recovered: self._recovered,

@@ -20,7 +20,7 @@ from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
 from agent.core.preemption_actions import PreemptionActions
 from agent.core.ranks import Ranks
-from agent.core.records import ContainerState, HeldTask
+from agent.core.records import ContainerState, HeldTask, journal_key
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from agent.core.slot_grants import SlotGrants
@@ -79,7 +79,7 @@ class PlacedWork:
         elif request.command is not None:
             out += self._slot_grants.queue(held, now)
         if not held.container:  # a command that starts is recorded with its container
-            out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
+            out.append(Record(tasks.ROOM, journal_key(held.job, held.task), held))
         return ""
 
     def _stops(self, held: HeldTask) -> str:
@@ -126,7 +126,7 @@ class PlacedWork:
         if why:
             return why
         waited = self._held.promote(held)
-        out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
+        out.append(Record(tasks.ROOM, journal_key(held.job, held.task), held))
         if waited and held.request.executor is not None:
             out += self._start_executor(held, at, now)
         elif waited:

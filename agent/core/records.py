@@ -256,6 +256,11 @@ def command_record(held: HeldTask, slot: ResourceKind | None) -> ContainerRecord
     )
 
 
+def journal_key(job: str, task: str) -> str:
+    """Return the task's key. The journal hashes keys for file names, since task names come from clients."""
+    return f"{job}/{task}"
+
+
 class TaskEnd(msgspec.Struct, kw_only=True):
     """How a task of this origin ended, journaled for a framework that was away when the master reported it."""
 
@@ -283,6 +288,11 @@ class TaskHere:
     cancelled: bool = False  # its framework cancelled it on its node; the master has yet to report its end
     ended: Ended | None = None
 
+    @classmethod
+    def of_earlier_agent(cls, task: str) -> TaskHere:
+        """Return a task of an earlier agent: only its framework knows what it asked for."""
+        return cls("", TaskRequest(task=task, usage=KindAmounts()), False)
+
     def place(self, node: str) -> None:
         """Record its node. Raises: TransitionError."""
         self.state, self.node = next_state(life_cycles.TASK, self.state, "placed"), node
@@ -305,8 +315,8 @@ class Job:
     waits_for_ever: bool = False  # the cluster has no nodes large enough for it
     stages: list[StageProgress] = field(default_factory=list)  # from its framework's last report
     orphan_since: float | None = None  # without connections since then (after a restart of the agent)
-    # Restored after a restart, so not all its tasks are known, as long as it lives: its framework asks again for its
-    # commands and for tasks without a node, but does not announce the placed tasks that it executes itself.
+    # Restored after a restart, so not all its tasks are known until its framework asks again for its commands and for
+    # tasks without a node; an earlier version journaled no placed tasks that the framework executes itself.
     recovered: bool = False
     kept_ends: set[str] = field(default_factory=set)  # tasks whose ends are journaled until the job is over
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.core import events as e
-from agent.core import tasks
+from agent.core import origin_journal
 from agent.core.cancelled_jobs import CancelledJobs
 from agent.core.command_sizes import CommandSizes
 from agent.core.container_events import ContainerEvents
@@ -45,10 +45,10 @@ class Recovery:
             job.take_back(now)  # a guest with tasks here stays as long as they do
 
     def work(self, event: e.Recovered, now: float) -> list[Instruction]:
-        """Restore the ends of tasks, the cancelled jobs, the containers, which simply continue, and the tasks placed
-        here.
+        """Restore the tasks of this origin, the cancelled jobs, the containers, which simply continue, and the tasks
+        placed here.
         """
-        first = tasks.take_back_ends(self._members.jobs, event.ends)
+        first = origin_journal.take_back(self._members.jobs, event.awaited, event.ends)
         first += self._cancelled_jobs.restore(event.cancelled)
         first += self._containers.take_back_ended([c for c in event.containers if c.ended is not None])
         self._command_sizes.recovered(event.containers)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
-from agent.core.events import EndAcknowledged, EndUnread
+from agent.core import origin_journal
+from agent.core.events import EndAcknowledged
 from agent.core.instructions import Instruction, Record, SendToMaster
 from agent.core.life_cycles import HELD
-from agent.core.records import ContainerRecord, HeldTask, Job, TaskEnd, TaskHere
+from agent.core.records import ContainerRecord, HeldTask, Job, TaskHere, journal_key
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.model.life_cycle import next_state
 from penstock.model.work import Opportunistic
@@ -31,13 +32,7 @@ from penstock.wire.master_api import (
 )
 
 ROOM = "tasks"
-ENDS = "ends"  # of tasks whose framework was away
 _Key = tuple[str, str]
-
-
-def journal_key(job: str, task: str) -> str:
-    """Return the task's key. The journal hashes keys for file names, since task names come from clients."""
-    return f"{job}/{task}"
 
 
 class HeldTasks:
@@ -191,6 +186,7 @@ def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunisti
             known.stage, known.request, known.opportunistic = stage, request, opportunistic
             if known.ended is None:
                 fresh.append(request)  # a master that was restarted since knows the task only from its node
+            instructions += origin_journal.keep_awaited(job, request.task)
         if known.node:
             instructions += job.notify(TaskPlaced(job=job.record.job, task=request.task, node=known.node))
         if known.ended is not None:
@@ -221,15 +217,7 @@ def awaited(job: Job) -> list[AwaitedTask]:
     known, and an empty one would replace the master's.
     """
     return [
-        AwaitedTask(
-            job=job.record.job,
-            stage=task.stage,
-            request=task.request,
-            node=task.node,
-            opportunistic=task.opportunistic,
-        )
-        for task in job.tasks.values()
-        if task.state == "placed" and task.stage
+        origin_journal.awaited_task(job, task) for task in job.tasks.values() if task.state == "placed" and task.stage
     ]
 
 
@@ -275,51 +263,19 @@ def apply(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instru
         return job.notify(stuck)  # task rescheduling (Elasecutor §III.D)
     known = job.tasks.get(decision.task)
     if known is None and job.recovered:  # only its framework knows its tasks: messages are kept until it asks again
-        known = job.tasks[decision.task] = _recovered(decision.task)
+        known = job.tasks[decision.task] = TaskHere.of_earlier_agent(decision.task)
     if known is None or known.state == "ended":
         return []
     if isinstance(decision, TellPlaced):
         known.place(decision.node)
-        return job.notify(TaskPlaced(job=decision.job, task=decision.task, node=decision.node))
+        placed = TaskPlaced(job=decision.job, task=decision.task, node=decision.node)
+        return [*origin_journal.keep_awaited(job, decision.task), *job.notify(placed)]
     known.end(decision.ended, decision.node)
+    gone = origin_journal.drop_awaited(job, decision.task)
     if not job.sessions:
-        return keep_end(job, decision.task)
+        return origin_journal.keep_end(job, decision.task) + gone
     over = TaskEnded(job=decision.job, task=decision.task, node=decision.node, ended=decision.ended)
-    return job.notify(over)
-
-
-def end_unread(jobs: Mapping[str, Job], event: EndUnread) -> list[Instruction]:
-    """Keep the end of a task whose framework is connected but does not read."""
-    return keep_end(jobs[event.job], event.task) if event.job in jobs else []
-
-
-def keep_end(job: Job, task: str) -> list[Instruction]:
-    """Journal a task's end until its job is over."""
-    known = job.tasks.get(task)
-    if known is None or known.ended is None or task in job.kept_ends:
-        return []
-    job.kept_ends.add(task)
-    kept = TaskEnd(job=job.record.job, task=task, node=known.node, ended=known.ended)
-    return [Record(ENDS, journal_key(job.record.job, task), kept)]
-
-
-def take_back_ends(jobs: Mapping[str, Job], ends: Iterable[TaskEnd]) -> list[Instruction]:
-    """Restore ends after a restart: frameworks that ask for these tasks again are told how they ended."""
-    instructions: list[Instruction] = []
-    for end in ends:
-        job = jobs.get(end.job)
-        if job is None:
-            instructions.append(Record(ENDS, journal_key(end.job, end.task), None))
-            continue
-        job.tasks[end.task] = known = _recovered(end.task)
-        known.end(end.ended, end.node)
-        job.kept_ends.add(end.task)
-    return instructions
-
-
-def _recovered(task: str) -> TaskHere:
-    """Return a task of an earlier agent: only its framework knows what it asked for."""
-    return TaskHere("", TaskRequest(task=task, usage=KindAmounts()), False)
+    return gone + job.notify(over)
 
 
 def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
@@ -341,6 +297,7 @@ def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
         task = job.tasks.get(name)
         if task is not None and task.state != "ended":
             task.end(Ended(by=EndedBy.EXIT, exit_status=0))
+            instructions += origin_journal.drop_awaited(job, name)
         if held.release(job.record.job, name) is not None:
             instructions.append(Record(ROOM, journal_key(job.record.job, name), None))
     instructions.append(SendToMaster(TasksDone(job=job.record.job, tasks=names)))
@@ -359,12 +316,13 @@ def cancel(job: Job, names: list[str]) -> list[Instruction]:
     for name in names:
         known = job.tasks.get(name)
         if known is None:
-            known = _recovered(name)
+            known = TaskHere.of_earlier_agent(name)
             known.end(Ended(by=EndedBy.CANCELLED, reason="cancelled, and unknown to this agent"))
         elif known.state == "asked for":
             known.end(Ended(by=EndedBy.CANCELLED, reason="cancelled before it was placed"))
         elif known.state == "placed":
             known.cancelled = True
+            instructions += origin_journal.drop_awaited(job, name)
             continue
         assert known.ended is not None
         instructions += job.notify(TaskEnded(job=job.record.job, task=name, node=known.node, ended=known.ended))

@@ -19,7 +19,7 @@ from penstock.model import Capacity, ContainerSpec, KindAmounts, MonotaskSpec, R
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Complete, Completion, Launch, RegisterJob, Submit
 from penstock.wire.cluster_api import Draining
-from penstock.wire.master_api import Assign, Decided
+from penstock.wire.master_api import Assign, AwaitedTask, Decided
 
 T = TypeVar("T")
 #: The records of the journal, by room.
@@ -28,10 +28,13 @@ _ROOMS: dict[str, Any] = {
     "tasks": HeldTask,
     "containers": ContainerRecord,
     "ends": TaskEnd,
+    "awaited": AwaitedTask,
     "cancelled": CancelledJob,
     "node": Draining,
     "waits": Waits,
 }
+#: Those of which ``Recovered`` has a list.
+_LISTED = ("jobs", "tasks", "containers", "ends", "awaited", "cancelled")
 MIB = 1 << 20
 GIB = 1 << 30
 
@@ -189,7 +192,7 @@ class NodeBed:
         self.settings = dataclasses.replace(self.settings, instance=self.settings.instance + "x")
         self.node, self.done = Node(self.settings), []
         self.now, self.epoch_s = now, at - now
-        rooms: dict[str, Any] = {room: self.of(room) for room in ("jobs", "tasks", "containers", "ends", "cancelled")}
+        rooms: dict[str, Any] = {room: self.of(room) for room in _LISTED}
         alone = {name: next(iter(self.of(room)), None) for name, room in (("draining", "node"), ("waits", "waits"))}
         recovered = {"exits_to_come": frozenset(), "running": dict.fromkeys(running, 7), **rooms, **alone, **found}
         self.send(e.Recovered(at=at, **recovered))

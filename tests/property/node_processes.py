@@ -13,10 +13,11 @@ from hypothesis.stateful import precondition, rule
 
 from agent.core import Node, starvation
 from agent.core import events as e
-from agent.core.records import CancelledJob, ContainerRecord, HeldTask, JobRecord, Waits
+from agent.core.records import CancelledJob, ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from penstock.model import EndedBy
 from penstock.wire.cluster_api import Draining
+from penstock.wire.master_api import AwaitedTask
 from tests.property.node_books import SETTINGS, NodeBooks
 
 
@@ -159,6 +160,8 @@ class Processes(NodeBooks):
                 tasks=[r for r in records["tasks"] if isinstance(r, HeldTask)],
                 containers=[r for r in records["containers"] if isinstance(r, ContainerRecord)],
                 cancelled=[r for r in records["cancelled"] if isinstance(r, CancelledJob)],
+                ends=[r for r in records["ends"] if isinstance(r, TaskEnd)],
+                awaited=[r for r in records["awaited"] if isinstance(r, AwaitedTask)],
                 running=running,
                 exits_to_come=frozenset(),
                 at=self.now,

@@ -31,6 +31,11 @@ class Wanted:
     ended: Ended | None = None
     unwanted: bool = False  # its framework cancelled it
 
+    @property
+    def journaled(self) -> bool:
+        """Whether its framework executes it, and so does not ask the next agent for it."""
+        return bool(self.node) and self.ended is None and not self.unwanted and self.request.command is None
+
 
 @dataclass
 class Job:

@@ -125,15 +125,16 @@ class Connections(CheckedMaster):
     def agent_restarts(self, node: str) -> None:
         """Restart an agent.
 
-        Its containers, their ends, and its reports of other ends are journaled; its frameworks keep their demands until
-        they come back.
+        Its containers, their ends, its reports of other ends, and the placed tasks that frameworks execute themselves are
+        journaled; its frameworks keep their other demands until they come back.
         """
         agent = self.agents[node]
         self.unlink(node)
         for job in agent.jobs.values():
             job.recovered = True
-            job.forgotten |= job.tasks
-            job.tasks = {}
+            journaled = {name: wanted for name, wanted in job.tasks.items() if wanted.journaled}
+            job.forgotten |= {name: wanted for name, wanted in job.tasks.items() if not wanted.journaled}
+            job.tasks = journaled
 
     @precondition(lambda self: any(job.forgotten for agent in self.agents.values() for job in agent.jobs.values()))
     @rule(at=pick)

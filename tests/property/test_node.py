@@ -6,9 +6,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant
 
 from agent.core import events as e
-from agent.core import tasks
 from agent.core.confinement import WEIGHT_PER_CORE
-from agent.core.records import ContainerState
+from agent.core.records import ContainerState, journal_key
 from agent.core.snapshot import Snapshot
 from penstock.model import ResourceKind
 from penstock.wire import master_api
@@ -73,7 +72,7 @@ class NodeMachine(Callers, Processes):
     def every_assigned_command_is_held_or_reported(self) -> None:
         held = {key for key, task in self.node.held.by_key.items() if task.request.command is not None}
         assert not held & self.reported
-        kept = {tasks.journal_key(*key) for key in self.unacknowledged | self.node.held.by_key.keys()}
+        kept = {journal_key(*key) for key in self.unacknowledged | self.node.held.by_key.keys()}
         assert {key for room, key in self.journal if room == "tasks"} == kept
 
     @invariant()

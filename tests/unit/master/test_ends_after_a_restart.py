@@ -10,7 +10,7 @@ from master.core import events as e
 from master.core.instructions import AcknowledgeEnd
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
-from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, job_state, placed_task
+from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, job_state, placed_task, task
 
 PREEMPTED = Ended(by=EndedBy.PREEMPTED, reason="memory was wanted")
 
@@ -48,6 +48,18 @@ def test_an_end_is_kept_for_an_origin_that_has_yet_to_register(told: bool, other
     ]
     assert b.round() == []
     assert "t" not in b.cluster.jobs["j"].tasks
+
+
+def test_a_framework_s_task_that_its_restarted_origin_has_journaled_is_lost_with_its_node() -> None:
+    """The node does not come back: nobody else would report that the task is over."""
+    b = bed(node_timeout_s=5.0)
+    awaited = api.AwaitedTask(job="j", stage="s", request=task("t"), node="b")
+    b.node("a", jobs=[job_state("j", admitted=True)], awaited=[awaited], complete=False)
+    for _ in range(2):
+        b.round(4.0)
+        b.heartbeat("a")
+    [(node, told)] = b.decisions_of(api.TellEnded)
+    assert (node, told.task, told.node, told.ended.by) == ("a", "t", "b", EndedBy.LOST)
 
 
 def test_a_task_stopped_before_the_origin_registered_runs_again() -> None:

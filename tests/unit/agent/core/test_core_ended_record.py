@@ -23,10 +23,15 @@ def bed() -> NodeBed:
     return made
 
 
+def ask(bed: NodeBed, job: str, *names: str) -> None:
+    """Let the framework ask for places for its tasks."""
+    tasks = [TaskRequest(task=name, usage=KindAmounts(cpu=1.0)) for name in names]
+    bed.send(e.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=tasks)))
+
+
 def placed(bed: NodeBed, job: str, **ends: Ended | None) -> None:
     """Let the framework have tasks placed, of which these end so."""
-    tasks = [TaskRequest(task=name, usage=KindAmounts(cpu=1.0)) for name in ends]
-    bed.send(e.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=tasks)))
+    ask(bed, job, *ends)
     bed.decide(*(api.TellPlaced(job=job, task=name, node="b") for name in ends))
     over = [(name, ended) for name, ended in ends.items() if ended is not None]
     bed.decide(*(api.TellEnded(job=job, task=name, node="b", ended=ended) for name, ended in over))
@@ -86,7 +91,7 @@ def test_of_many_failures_the_first_are_named(bed: NodeBed) -> None:
 @pytest.mark.parametrize("returns", [True, False])
 def test_a_restarted_agent_knows_that_all_is_done_only_from_the_framework(bed: NodeBed, returns: bool) -> None:
     job = bed.register()
-    placed(bed, job, runs=None)
+    ask(bed, job, "waits")
     bed.restart()
     if returns:
         bed.open()

@@ -4,6 +4,8 @@ again.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agent.core import events as e
@@ -85,6 +87,74 @@ def test_a_task_whose_request_is_not_known_is_not_registered(bed: Bed) -> None:
     bed.joins(job)
     assert awaited(bed.node.jobs[job]) == []
     assert bed.node.jobs[job].recovered, "so the registration is not complete, and the master keeps the task"
+
+
+OWN = TaskRequest(task="own", usage=KindAmounts(cpu=1.0), memory_bytes=7)
+
+
+def placed(bed: Bed) -> str:
+    """Register a job with a placed task that its framework executes itself."""
+    job = bed.joins()
+    bed.send(e.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=[OWN], opportunistic=True)))
+    bed.decide(api.TellPlaced(job=job, task="own", node="former"))
+    bed.decide(api.TellPlaced(job=job, task="own", node="other"))
+    return job
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_task_that_its_framework_executes_itself_is_registered_by_the_next_agent(bed: Bed, deaths: int) -> None:
+    """Otherwise a master that was restarted, too, would not know that the task is lost with its node."""
+    job = placed(bed)
+    for _ in range(deaths):
+        bed.restart()
+    [task] = awaited(bed.node.jobs[job])
+    assert task == api.AwaitedTask(job=job, stage="s", request=OWN, node="other", opportunistic=True)
+    bed.joins(job)
+    lost = Ended(by=EndedBy.LOST)
+    bed.decide(api.TellEnded(job=job, task="own", node="other", ended=lost))
+    assert TaskEnded(job=job, task="own", node="other", ended=lost) in told(bed.done)
+    assert awaited(bed.restart().node.jobs[job]) == []
+
+
+@pytest.mark.parametrize("method", [m.TASKS_DONE, m.CANCEL_TASKS])
+def test_one_that_its_framework_gives_back_is_not(bed: Bed, method: Any) -> None:
+    job = placed(bed)
+    bed.send(e.Requested(method, 1, TaskRefs(job=job, tasks=["own"])))
+    bed.decide(api.TellPlaced(job=job, task="own", node="third"))  # the two messages have crossed
+    assert awaited(bed.restart().node.jobs[job]) == []
+
+
+def test_one_that_a_framework_asks_for_again_is_from_then_on(bed: Bed) -> None:
+    """The former agent died before it had received the placement, or an earlier version did not journal it."""
+    job = bed.joins()
+    bed.restart()
+    bed.decide(api.TellPlaced(job=job, task="own", node="other"))
+    bed.joins(job)
+    bed.send(e.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=[OWN])))
+    [task] = awaited(bed.restart().node.jobs[job])
+    assert (task.request, task.node) == (OWN, "other")
+
+
+def test_its_record_goes_with_its_job(bed: Bed) -> None:
+    job = placed(bed)
+    bed.send(e.Requested(m.END_JOB, 1, EndJob(job=job)))
+    assert bed.journal == {}
+    placed(bed)
+    del bed.journal["jobs", next(iter(bed.node.jobs))]
+    bed.restart()
+    assert bed.journal == {}
+
+
+def test_an_end_for_the_absent_replaces_its_record(bed: Bed) -> None:
+    job = placed(bed)
+    bed.restart()
+    kept = dict(bed.journal)
+    bed.decide(api.TellEnded(job=job, task="own", node="other", ended=EXIT))
+    assert not bed.of("awaited")
+    bed.journal |= kept  # as if the agent died between the two records
+    bed.restart()
+    assert awaited(bed.node.jobs[job]) == bed.of("awaited") == []
+    assert bed.node.jobs[job].tasks["own"].ended == EXIT
 
 
 def test_a_present_framework_gets_it_at_once(bed: Bed) -> None:

@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 
 from agent.core import events as e
-from agent.core import tasks
+from agent.core import origin_journal
 from agent.core.records import TaskEnd
 from agent.journal import Journal
 from penstock.model import ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
@@ -44,7 +44,7 @@ class Bed:
         return not self.peer.unread_bytes()
 
     def kept(self) -> set[str]:
-        return {end.task for end in self.journal.read(tasks.ENDS, TaskEnd)}
+        return {end.task for end in self.journal.read(origin_journal.ENDS, TaskEnd)}
 
 
 async def test_ends_that_the_kernel_did_not_take_are_kept(tmp_path: Path) -> None:

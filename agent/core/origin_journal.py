@@ -1,0 +1,83 @@
+"""The journal's records of tasks that frameworks of this node asked for.
+
+A restarted agent needs the ends of tasks whose framework was away, and the placed tasks that a framework executes
+itself: the framework asks it again only for commands, and for tasks without a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from agent.core.events import EndUnread
+from agent.core.instructions import Instruction, Record
+from agent.core.records import Job, TaskEnd, TaskHere, journal_key
+from penstock.wire.master_api import AwaitedTask
+
+ENDS = "ends"
+AWAITED = "awaited"
+
+
+def awaited_task(job: Job, task: TaskHere) -> AwaitedTask:
+    """Return a placed task as the master is told of it."""
+    return AwaitedTask(
+        job=job.record.job, stage=task.stage, request=task.request, node=task.node, opportunistic=task.opportunistic
+    )
+
+
+def keep_awaited(job: Job, name: str) -> list[Instruction]:
+    """Journal a placed task that its framework executes itself, and which it therefore asks no later agent for."""
+    task = job.tasks[name]
+    own = task.state == "placed" and task.stage and task.request.command is None and not task.cancelled
+    return [Record(AWAITED, journal_key(job.record.job, name), awaited_task(job, task))] if own else []
+
+
+def drop_awaited(job: Job, name: str) -> list[Instruction]:
+    """Remove the record of a task that is not awaited any more, if it may have one."""
+    own = job.tasks[name].node and job.tasks[name].request.command is None
+    return [Record(AWAITED, journal_key(job.record.job, name), None)] if own else []
+
+
+def end_unread(jobs: Mapping[str, Job], event: EndUnread) -> list[Instruction]:
+    """Keep the end of a task whose framework is connected but does not read."""
+    return keep_end(jobs[event.job], event.task) if event.job in jobs else []
+
+
+def keep_end(job: Job, task: str) -> list[Instruction]:
+    """Journal a task's end until its job is over."""
+    known = job.tasks.get(task)
+    if known is None or known.ended is None or task in job.kept_ends:
+        return []
+    job.kept_ends.add(task)
+    kept = TaskEnd(job=job.record.job, task=task, node=known.node, ended=known.ended)
+    return [Record(ENDS, journal_key(job.record.job, task), kept)]
+
+
+def take_back(jobs: Mapping[str, Job], awaited: Iterable[AwaitedTask], ends: Iterable[TaskEnd]) -> list[Instruction]:
+    """Restore the records after a restart: a framework that asks for an ended task again is told how it ended."""
+    instructions: list[Instruction] = []
+    for placed in awaited:
+        job, name = jobs.get(placed.job), placed.request.task
+        if job is None:
+            instructions.append(Record(AWAITED, journal_key(placed.job, name), None))
+            continue
+        job.tasks[name] = TaskHere(placed.stage, placed.request, placed.opportunistic)
+        job.tasks[name].place(placed.node)
+    for end in ends:
+        job = jobs.get(end.job)
+        if job is None:
+            instructions.append(Record(ENDS, journal_key(end.job, end.task), None))
+            continue
+        if end.task in job.tasks:  # the earlier agent died between the two records
+            instructions += drop_awaited(job, end.task)
+        job.tasks[end.task] = known = TaskHere.of_earlier_agent(end.task)
+        known.end(end.ended, end.node)
+        job.kept_ends.add(end.task)
+    return instructions
+
+
+def drop(job: Job) -> list[Instruction]:
+    """Remove the records of a job that is over."""
+    name = job.record.job
+    ends: list[Instruction] = [Record(ENDS, journal_key(name, task), None) for task in sorted(job.kept_ends)]
+    placed = [task for task, known in job.tasks.items() if known.state == "placed"]
+    return ends + [gone for task in placed for gone in drop_awaited(job, task)]
