@@ -235,9 +235,9 @@ class Ranks:
         return instructions
 
     def _count(self) -> list[Instruction]:
-        """Count the CPU time of all jobs; return records of the containers in which a process now takes part in one."""
-        hosts = self._cpu_times.count(self._resources.snapshot)
-        return [Record(ROOM, record.container, record) for record in hosts]
+        """Count the CPU time of all jobs; journal the containers whose records that changes."""
+        changed = self._cpu_times.count(self._resources.snapshot)
+        return [Record(ROOM, record.container, record) for record in changed]
 
     def _changed(self, record: ContainerRecord, *, weight: bool = True) -> list[Instruction]:
         if record.state is ContainerState.STOPPING:

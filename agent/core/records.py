@@ -161,6 +161,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     adopts: int = 0  # the adopted process that was named; 0: none
     borrowed: bool = False  # adopted only for the rank of ``job``: given back when that is over
     hosts_job: bool = False  # a process in it has registered or joined a job, which its CPU time counts for meanwhile
+    cpu_before_s: float = 0.0  # CPU time that it used for jobs that are over, in seconds
     unrecorded: bool = False  # an earlier agent's record was lost: the request is unknown
     orphaned: bool = False  # its launcher died: its processes run on, and their exit status is lost
     not_enforced: dict[str, str] = {}
@@ -232,6 +233,10 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     def host_job(self) -> None:
         """Record that a process in it takes part in a job."""
         self.hosts_job = True
+
+    def leave_out(self, cpu_s: float) -> None:
+        """Record CPU time that it used for a job that is over."""
+        self.cpu_before_s += cpu_s
 
     def keep(self) -> None:
         """Record that lent processes cannot be given back: it is an adopted container without a job."""

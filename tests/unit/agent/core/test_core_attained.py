@@ -176,6 +176,9 @@ def test_lent_processes_count_until_they_are_given_back(bed: Bed, why_not: str) 
     if why_not:  # it goes on, and what it used was its job's
         bed.sample(3.0, {lent: 2.0})
         assert bed.node.cpu_times.cpu_s[lent] == 0.125
+        bed.restart(lent)
+        bed.sample(1.0, {lent: 2.0})
+        assert bed.node.cpu_times.cpu_s[lent] == 0.125
 
 
 GUEST = {"job": "b-y-1", "origin": "b"}

@@ -125,6 +125,50 @@ def test_a_short_job_beside_a_long_one_in_a_container_does_not_take_its_time(bed
     assert bed.node.cpu_times.cpu_s[long] == pytest.approx(1002.0)
 
 
+@pytest.mark.parametrize("then", ["nothing", "the next job", "no job"])
+def test_what_ended_jobs_used_in_a_container_is_left_out_after_a_restart_of_the_agent(then: str) -> None:
+    bed = Bed()
+    container = bed.launch()
+    name = container.replace("-", "_")
+    session = bed.connect(container)
+    job = bed.register(session)
+    bed.sample(**{name: 7.0})
+    if then != "nothing":
+        bed.used_s[container] += 1.0  # since the sample
+        end_job(bed, session, job)
+    if then == "no job":
+        bed.sample()
+        bed.sample(**{name: 0.25})
+    if then == "the next job":
+        job = bed.register(session)
+        bed.sample(**{name: 2.0})
+    bed.restart(container)
+    bed.sample(**{name: 0.5})
+    expected_s = {"nothing": 7.5, "the next job": 3.5, "no job": 0.75}[then]
+    assert bed.node.ranks.standings[container].cpu_s == pytest.approx(expected_s), "its job has not been joined again"
+    if then != "no job":
+        bed.register(bed.connect(container), job=job)
+        bed.sample()
+        assert bed.node.ranks.standings[job].cpu_s == pytest.approx(expected_s)
+        bed.end(container)
+        assert bed.node.cpu_times.cpu_s[job] == pytest.approx(expected_s)
+
+
+def test_after_a_restart_a_long_job_has_used_all_but_what_a_short_one_beside_it_used(bed: Bed) -> None:
+    container = bed.launch()
+    name = container.replace("-", "_")
+    long = bed.register(bed.connect(container))
+    bed.sample(**{name: 1000.0})
+    short = bed.register(of_short := bed.connect(container))
+    bed.sample(**{name: 1.0})
+    end_job(bed, of_short, short)
+    bed.sample(**{name: 2.0})
+    bed.restart(container)
+    bed.register(bed.connect(container), job=long)
+    bed.sample()
+    assert bed.node.ranks.standings[long].cpu_s == pytest.approx(1002.0)
+
+
 def test_of_several_jobs_of_a_connection_the_first_has_the_container(bed: Bed) -> None:
     container = bed.launch()
     session = bed.connect(container)
