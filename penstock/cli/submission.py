@@ -91,7 +91,8 @@ class Submission:
         ):
             asked = registration(self._work, session.welcome, self._reservation, self._manages)
             job = self._job = TaskJob(session, asked, self._linked)
-            self._report.begins(job.id)
+            if job.failure is None:  # otherwise it was cancelled before this process joined it
+                self._report.begins(job.id)
             with self._report:
                 try:
                     self._until_over(job)

@@ -239,3 +239,14 @@ main(sys.argv[1:])
         agent.do(lambda fake: fake.end_task(job, "a", OK))
         printed, _ = running.communicate(timeout=60)
     assert printed.startswith("{")
+
+
+def test_the_manager_of_a_detached_job_that_was_cancelled_before_it_joined_ends_without_it(
+    agent: AgentThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``submit --detach`` takes the line of the accepted job for the manager's joining it, and would return 0."""
+    monkeypatch.setattr(Signals, "_catch", lambda self: None)
+    agent.agent.cancelled["j-1"] = "ann"
+    assert Submission(job_file(tmp_path), as_json=True, manages="j-1").run() == 1
+    assert capsys.readouterr().err.splitlines() == ["penstock submit: cancelled by ann"]
+    assert not agent.agent.called("place")
