@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 from penstock.client.arguments import size_bytes, whole
 from penstock.client.gate import Gate, Slot
 from penstock.model.resources import KINDS, ResourceKind, kind_of
+from penstock.model.units import LIMIT
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -164,7 +165,7 @@ class MonotaskExecutor(Executor):
         """Submit a call with its resource kind and input size (bytes), by which the agent orders monotasks.
 
         Raises:
-            ValueError: unknown kind of resource, or a negative size; TypeError: the size is no number.
+            ValueError: unknown kind of resource, or a size below 0 or from 2⁶³ on; TypeError: the size is no number.
             RuntimeError: the executor was shut down, or the gate closed.
         """
         return self._submit(kind_of(kind), input_bytes, partial(fn, *args, **kwargs))
@@ -180,7 +181,7 @@ class MonotaskExecutor(Executor):
         self._pool.shutdown(wait=wait)
 
     def _submit(self, kind: ResourceKind, input_bytes: int, call: Callable[[], T]) -> Future[T]:
-        if type(input_bytes) is not int or input_bytes < 0:
+        if type(input_bytes) is not int or not 0 <= input_bytes < LIMIT:
             input_bytes = size_bytes("input_bytes", input_bytes)
         work = _Work(kind, input_bytes, call)
         with self._lock:

@@ -20,6 +20,7 @@ from penstock.client.gate_link import GateArguments, warn_always
 from penstock.client.gate_slot import KeptSlot
 from penstock.client.monotask_session import SessionMonotask
 from penstock.model.resources import KINDS, ResourceKind, kind_of
+from penstock.model.units import LIMIT
 from penstock.model.work import LONGEST_NAME
 from penstock.wire.agent_api import StageProgress
 
@@ -27,7 +28,6 @@ _LOG = logging.getLogger("penstock.gate")
 #: How often a waiting main thread checks for signals (seconds).
 _LOOK_S = 0.5
 _KINDS: dict[str, ResourceKind] = {kind.value: kind for kind in KINDS}
-_MOST_BYTES = 2**63 - 1
 
 
 class Slot(SessionMonotask):
@@ -235,7 +235,7 @@ class Gate:
         ``stage`` and ``task`` are as in ``penstock.model.MonotaskSpec``, cut to 128 characters.
 
         Raises:
-            ValueError: unknown kind of resource, or a negative size; TypeError: the size is no number.
+            ValueError: unknown kind of resource, or a size below 0 or from 2⁶³ on; TypeError: the size is no number.
             RpcError: the agent refused the monotask.
             RuntimeError: the gate is closed, or the caller is the gate's own thread.
         """
@@ -251,7 +251,7 @@ class Gate:
         """As :meth:`acquire`, in any event loop; cancelling the wait withdraws the monotask.
 
         Raises:
-            ValueError: unknown kind of resource, or a negative size; TypeError: the size is no number.
+            ValueError: unknown kind of resource, or a size below 0 or from 2⁶³ on; TypeError: the size is no number.
             RpcError: the agent refused the monotask.
             RuntimeError: the gate is closed.
         """
@@ -285,7 +285,7 @@ class Gate:
         is set was refused.
 
         Raises:
-            ValueError: unknown kind of resource, or a negative size; TypeError: the size is no number.
+            ValueError: unknown kind of resource, or a size below 0 or from 2⁶³ on; TypeError: the size is no number.
             RuntimeError: the gate is closed.
         """
         slot = self._slot(kind, input_bytes, stage, task)
@@ -359,13 +359,12 @@ class Gate:
 
     def _slot(self, kind: ResourceKind | str, input_bytes: int, stage: str, task: str) -> Slot:
         known = _KINDS.get(kind) or kind_of(kind)
-        if type(input_bytes) is not int or input_bytes < 0:
+        if type(input_bytes) is not int or not 0 <= input_bytes < LIMIT:
             input_bytes = arguments.size_bytes("input_bytes", input_bytes)
         if self._closed:
             raise RuntimeError(f"the gate {self.name!r} is closed")
         engine = self._engine or self._running()
-        size = min(input_bytes, _MOST_BYTES)
-        return Slot(engine, self, known, size, stage and _name(stage), task and _name(task))
+        return Slot(engine, self, known, input_bytes, stage and _name(stage), task and _name(task))
 
 
 #: All live gates, to be notified of a fork.

@@ -180,7 +180,7 @@ class GatedWorker:
         if isinstance(input_bytes, int | float) and 0 <= input_bytes < LIMIT:
             one.input_bytes = int(input_bytes)
         elif task.dependencies:
-            one.input_bytes = sum(each.nbytes or 0 for each in task.dependencies)
+            one.input_bytes = _sendable(sum(each.nbytes or 0 for each in task.dependencies))
         else:
             prefix = task.prefix
             one.input_bytes, measure = self._estimates.expect(prefix)
@@ -229,10 +229,15 @@ class GatedWorker:
 
     async def _slot(self, kind: ResourceKind, input_bytes: int, stage: str) -> Slot | None:
         try:
-            return await self._gate.acquire_async(kind, input_bytes, stage=stage)
+            return await self._gate.acquire_async(kind, _sendable(input_bytes), stage=stage)
         except (RpcError, RuntimeError) as error:
             refused(error)
             return None
+
+
+def _sendable(size_bytes: int) -> int:
+    """Return a size that a gate takes; Dask's are what the objects themselves report."""
+    return min(size_bytes, LIMIT - 1)
 
 
 def _kind(said: object) -> ResourceKind | None:

@@ -31,6 +31,8 @@ _SIZES = [
     (math.inf, "inf is not from 0 to 2⁶³ − 1"),
     (-1, "-1 is not from 0 to 2⁶³ − 1"),
     (-0.5, "-0.5 is not from 0 to 2⁶³ − 1"),
+    (1e19, r"1e\+19 is not from 0 to 2⁶³ − 1"),
+    (10**30, "1000000000000000000000000000000 is not from 0 to 2⁶³ − 1"),
 ]
 _NUMBERS = [
     ("memory_bytes", 2**63, "9223372036854775808 is not from 0 to 2⁶³ − 1"),

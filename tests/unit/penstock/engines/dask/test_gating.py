@@ -80,6 +80,20 @@ async def test_a_task_announces_how_many_bytes_it_takes_and_where_it_belongs(clu
         assert 50_000 <= by_stage["count-1234"].input_bytes < 51_000
 
 
+class Boaster:
+    """An object that says that it is larger than any memory."""
+
+    def __sizeof__(self) -> int:
+        return 2**62
+
+
+async def test_a_task_of_objects_that_overstate_their_size_runs(cluster: Cluster) -> None:
+    async with cluster(1, memory_limit=0) as (client, gate, _):
+        boasters = [client.submit(Boaster, key=f"boaster-{number}") for number in range(2)]
+        assert await asyncio.wait_for(client.submit(lambda *each: len(each), *boasters, key="count-1"), WAIT_S) == 2
+        assert {slot.input_bytes for slot in gate.asked if slot.stage == "count"} == {2**63 - 1}
+
+
 async def test_root_tasks_are_expected_to_read_as_much_as_similar_ones(cluster: Cluster, tmp_path: Any) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"x" * 200_000)
