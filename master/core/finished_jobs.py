@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from master.changes import Changes
 from master.core.job import Job, Task
+from master.core.work import Work
 from penstock.model import Ended, EndedBy
 from penstock.model.units import counted
 from penstock.wire.jobs_api import MOST_FAILURES, JobView, TaskFailure
@@ -21,12 +24,14 @@ UNREPORTED = "its job ended while its origin was away"
 @dataclass(frozen=True, slots=True)
 class FinishedJob:
     """A finished job: its view, and the user who cancelled it, if it was cancelled. ``reported``: its origin has
-    reported how it ended, or is not expected to.
+    reported how it ended, or is not expected to. ``expected_reports_s``: if it ended without a report of its origin,
+    the nodes that may report more of its service, each with the service in its latest report.
     """
 
     view: JobView
     cancelled_by: str = ""
     reported: bool = True
+    expected_reports_s: dict[str, float] = field(default_factory=dict)
 
     @property
     def lost(self) -> bool:
@@ -37,6 +42,20 @@ class FinishedJob:
     def outcome_known(self) -> bool:
         """Return whether no report of its origin changes the outcome."""
         return bool(self.cancelled_by) or (self.reported and not self.lost)
+
+    def work(self) -> Work:
+        """Return a record of its work that contains its service, for later reports."""
+        return Work.resumed(self.view.job, self.view.service_container_s, self.expected_reports_s)
+
+    def with_service_of(self, work: Work) -> FinishedJob:
+        """Return the job with the service in a record of its work."""
+        view = msgspec.structs.replace(self.view, service_container_s=work.service_s)
+        expected_s = {
+            node: work.seen[node].service_s if node in work.seen else reported_s
+            for node, reported_s in self.expected_reports_s.items()
+            if node not in work.told_last
+        }
+        return replace(self, view=view, expected_reports_s=expected_s)
 
 
 class FinishedJobs:

@@ -235,6 +235,12 @@ class Job:
         self._waits = why
 
     @property
+    def expected_reports_s(self) -> dict[str, float]:
+        """Return the nodes that may report more of the job's service, each with the service in its latest report."""
+        nodes = {self.origin, *self.hosts, *self.work.seen} - self.work.told_last
+        return {name: use.service_s if (use := self.work.seen.get(name)) is not None else 0.0 for name in nodes}
+
+    @property
     def application(self) -> str:
         """Return the application: the one declared by its executors, else the job's name."""
         return self.executors_of or self.name

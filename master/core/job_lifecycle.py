@@ -8,7 +8,7 @@ from master.core import message_checks
 from master.core.dues import Clock, Dues
 from master.core.events import CancelRequested
 from master.core.executors import Executors
-from master.core.finished_jobs import FinishedJobs
+from master.core.finished_jobs import FinishedJob, FinishedJobs
 from master.core.job import Job
 from master.core.listing import past_of
 from master.core.membership import Membership
@@ -19,6 +19,7 @@ from master.core.priorities import priority_of
 from master.core.settings import CurrentSettings
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.unlearnt_jobs import UnlearntJobs
+from master.core.work import Work
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request, refused, unavailable
 from penstock.wire.jobs_api import JobAtEnd
@@ -238,7 +239,7 @@ class JobLifecycle:
         ended_at = min(at_end.ended_at, self._clock.unix(self._clock.now))
         if known is None and past is None and self._past.is_full_of_later(at_end.user, ended_at):
             return  # it may have been stored and counted before
-        job = known or self._known_to_its_origin(node, message.job, at_end)
+        job = known or self._known_to_its_origin(node, message.job, at_end, past)
         _store_end(job, node, message)
         job.ended_away(at_end)
         self._hand_orders.over(job.job, job.user)
@@ -259,9 +260,13 @@ class JobLifecycle:
             counted_s=counted_s,
         )
 
-    def _known_to_its_origin(self, node: Node, name: str, at_end: JobAtEnd) -> Job:
-        """Return the record of a job that is over and that this master does not know; it joins no other record."""
-        job = Job(name, node.name, sequence=0)
+    def _known_to_its_origin(self, node: Node, name: str, at_end: JobAtEnd, past: FinishedJob | None) -> Job:
+        """Return the record of a job that is over and that this master does not know, or only as it had ended without
+        a report; it joins no other record.
+        """
+        # An older master stored the service of a job without that of each node, from which to go on.
+        goes_on = past is not None and node.name in past.expected_reports_s
+        job = Job(name, node.name, sequence=0, work=past.work() if past is not None and goes_on else Work())
         state = api.JobState(
             job=name, name=at_end.name, user=at_end.user, memory_bytes=0, priority=0.0,
             submitted_at=at_end.submitted_at, reservation=at_end.reservation,

@@ -78,7 +78,8 @@ def past_of(job: Job, why: str, ended_at: float, *, lost: bool = False, reported
         view(job, NOWHERE), state="ended", ended_at=ended_at, outcome=word, why=line,
         tasks_ready=0, tasks_running=0, slots=0, nodes=[],
     )  # fmt: skip
-    return FinishedJob(said, job.cancelled_by, reported)
+    expected_reports_s = job.expected_reports_s if lost or not reported else {}
+    return FinishedJob(said, job.cancelled_by, reported, expected_reports_s)
 
 
 def view(job: Job, place: Place) -> JobView:

@@ -202,12 +202,11 @@ class Order:
         ranking = self._hand_orders.arrange(ordering.rank(views, cluster), views)
         return guarantees_first(ranking, *self._guarantees.of(cluster.now))
 
-    def ended(self, job: Job, counted_s: float) -> None:
-        """Count the service of an ended job for its tenant, without the ``counted_s`` of an earlier call."""
-        service_s = max(0.0, job.work.service_s - counted_s)
+    def ended(self, job: str, user: str, service_s: float) -> None:
+        """Count the service of an ended job for its tenant, without that of an earlier call."""
         for ordering in (self.ordering, self._slack_ordering):
             if isinstance(ordering, Tenants):
-                ordering.ended(job.job, self._settings.current.tenant_of(job.user), service_s)
+                ordering.ended(job, self._settings.current.tenant_of(user), service_s)
 
     def place_of(self, job: str) -> Place:
         """Return a job's position in the latest ranking. Reading it affects no decision."""

@@ -8,9 +8,7 @@ reported, or after :data:`PATIENCE` heartbeats.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-
-import msgspec
+from dataclasses import dataclass, field
 
 from master.core.dues import Clock, Dues
 from master.core.finished_jobs import FinishedJobs
@@ -76,7 +74,7 @@ class UnlearntJobs:
         ``waits``: its nodes may have more to report. ``reported``: its origin has reported how it ended. ``ended_now``:
         so its length is known. ``counted_s``: service that its tenant has been charged for.
         """
-        nodes = {name for name in {job.origin, *job.hosts, *job.work.seen} if waits and self._may_tell(job, name)}
+        nodes = {name for name in job.expected_reports_s if waits and self._is_connected(name)}
         due = self._clock.now + PATIENCE * self._settings.current.heartbeat_s
         lengths_s = (self._clock.now - job.admitted_at,) if ended_now and job.admitted_at is not None else ()
         over = Unlearnt(job, teaches, nodes, due, lengths_s, reported, counted_s)
@@ -88,7 +86,10 @@ class UnlearntJobs:
     def received(self, node: Node, use: JobUse) -> None:
         """Add a node's report on a finished job."""
         over = self.jobs.get(use.job)
-        if over is None or node.name not in over.waits_for:
+        if over is None:
+            self._received_late(node.name, use)
+            return
+        if node.name not in over.job.expected_reports_s:
             return
         over.job.work.attained(node.name, use)
         if use.last:
@@ -129,9 +130,22 @@ class UnlearntJobs:
             del self.jobs[over.job.job]
             self._learn(over)
 
-    def _may_tell(self, job: Job, name: str) -> bool:
+    def _received_late(self, node: str, use: JobUse) -> None:
+        """Add a node's last report on a job that ended without its origin's report, and has been counted since.
+
+        Earlier reports need not be added: the last one has all of the job's service on the node.
+        """
+        past = self._past.get(use.job)
+        if past is None or not use.last or node not in past.expected_reports_s:
+            return
+        work = past.work()
+        work.attained(node, use)
+        self._order.ended(use.job, past.view.user, work.service_s - past.view.service_container_s)
+        self._past.add(past.with_service_of(work))
+
+    def _is_connected(self, name: str) -> bool:
         node = self._members.nodes.get(name)
-        return node is not None and node.connected and name not in job.work.told_last
+        return node is not None and node.connected
 
     def _told(self, over: Unlearnt, node: str) -> None:
         over.waits_for.discard(node)
@@ -141,7 +155,7 @@ class UnlearntJobs:
 
     def _learn(self, over: Unlearnt) -> None:
         job, service_s = over.job, over.job.work.service_s
-        self._order.ended(job, over.counted_s)
+        self._order.ended(job.job, job.user, max(0.0, service_s - over.counted_s))
         if over.teaches:
             self._history.learn((job.user, job.name), Needed(tuple(job.work.ended), service_s, over.lengths_s))
             # Older agents report no service for jobs shorter than a heartbeat: then use the smallest size.
@@ -149,6 +163,5 @@ class UnlearntJobs:
             self._sizes.learn(job.user, job.application, service_s or some)
             self._dues.order_anew()
         past = self._past.get(job.job)
-        if past is not None and past.view.service_container_s != service_s:
-            view = msgspec.structs.replace(past.view, service_container_s=service_s)
-            self._past.add(replace(past, view=view))
+        if past is not None and (counted := past.with_service_of(job.work)) != past:
+            self._past.add(counted)

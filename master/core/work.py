@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -62,6 +63,15 @@ class Work:
     abandoned: bool = False  # its last connection was lost
     undone: bool = False  # it was over before some of its tasks, as its origin reported afterwards
     _rest: _Rest | None = None  # None: to be computed
+
+    @classmethod
+    def resumed(cls, job: str, service_s: float, reported_s: Mapping[str, float]) -> Work:
+        """Return the record of a job with this service, to which the nodes' next reports add what is new in them.
+
+        ``reported_s``: the service in the latest report of each node.
+        """
+        seen = {node: JobUse(job=job, service_s=each_s) for node, each_s in reported_s.items()}
+        return cls(service_s=service_s, seen=seen)
 
     @property
     def own(self) -> list[StageProgress]:

@@ -100,6 +100,16 @@ class Measured(RuleBasedStateMachine):
             if isinstance(event.message, api.JobEnded):
                 self.master(event)
 
+    def is_lost(self) -> None:
+        """Let a stay away until its job is lost, and longer than the master waits for the other nodes' reports."""
+        for passed_s in (self.cluster.settings.node_timeout_s + 1.0, 5.0):
+            self.now += passed_s
+            for name in ("b", "c"):
+                self.heartbeat(name)
+            self.deliver()
+            self.master(m.RoundDue(self.now))
+            self.deliver()
+
     def master(self, event: m.Event) -> None:
         for instruction in self.cluster.handle(event, self.now):
             if isinstance(instruction, SendDecisions):
@@ -197,9 +207,9 @@ class Measured(RuleBasedStateMachine):
         running = [(name, container) for name in NODES for container in self.used[name]]
         self.ends(*running[at % len(running)], seconds)
 
-    @rule(told=st.booleans(), last=nodes, away=st.booleans())
-    def job_ends(self, told: bool, last: str, away: bool) -> None:
-        """End a job, perhaps while its origin is ``away``.
+    @rule(told=st.booleans(), last=nodes, away=st.sampled_from(["", "briefly", "lost before", "lost after"]))
+    def job_ends(self, told: bool, last: str, away: str) -> None:
+        """End a job, perhaps while its origin is ``away``, and before or after the master has lost the job.
 
         Its commands have ended, as those of a finished job have; its lent processes go on until they are back.
         """
@@ -215,6 +225,8 @@ class Measured(RuleBasedStateMachine):
         self.deliver()
         if away:
             self.link_breaks()
+        if away == "lost before":
+            self.is_lost()
         for name in [*(name for name in NODES if name != last), last]:
             if self.agents[name].sessions[1].jobs:
                 self.agent(name, e.Requested(agent_methods.LEAVE_JOB, 1, LeaveJob(job=self.job)))
@@ -223,33 +235,39 @@ class Measured(RuleBasedStateMachine):
                 if told:
                     self.deliver()
         self.deliver()
+        if away == "lost after":
+            self.is_lost()
         if away:
             self.link_returns()
         for name in NODES:
             self.heartbeat(name)
         self.deliver()
         assert not any(self.used.values())
-        self.counted()
+        self.counted(lost="lost" in away)
         self.now += 5.0  # longer than the master waits for the last of a job
         self.master(m.RoundDue(self.now))
         for name in NODES:
             self.heartbeat(name)
         self.deliver()
         assert not self.cluster.unlearnt.jobs
-        self.counted()
+        self.counted(lost="lost" in away)
         self.begin()
 
-    def counted(self) -> None:
-        """Slots are held for a thousandth of a second for each command, which is all that slot-time can be more."""
+    def counted(self, *, lost: bool) -> None:
+        """Slots are held for a thousandth of a second for each command, which is all that slot-time can be more.
+
+        The work of the placed tasks of a job that was ``lost`` is unknown, so it teaches nothing.
+        """
         view = self.cluster.listing.find(self.job)
         assert view is not None and view.state == "ended" and view.outcome == "succeeded"
         most_s = 0.002 * self.tasks**2
         assert self.total_s - 1e-6 <= view.service_container_s <= self.total_s + most_s + 1e-6
-        assert self.learnt == ([("u", "j", view.service_container_s or LEAST)] if self.tasks or self.total_s else [])
+        teaches = (self.total_s and not self.tasks) if lost else (self.total_s or self.tasks)
+        assert self.learnt == ([("u", "j", view.service_container_s or LEAST)] if teaches else [])
 
     def teardown(self) -> None:
         if sys.exc_info()[0] is None:
-            self.job_ends(True, "a", away=False)
+            self.job_ends(True, "a", away="")
 
 
 TestMeasured = Measured.TestCase
