@@ -12,6 +12,7 @@ import asyncio
 import random
 import ssl
 import time
+from collections import OrderedDict
 from typing import Any, TypeVar
 
 import msgspec
@@ -79,15 +80,17 @@ class MasterLink:
         self._peer: RpcPeer | None = None
         self._lost = asyncio.Event()
         self._journal = journal
-        self._kept: list[ToMaster] = [
+        self._kept: dict[str | int, ToMaster] = {}  # in their order; the end of a job by the job's id
+        #: The jobs whose end could not be sent, or was not answered to an earlier agent or on an earlier connection, so
+        #: that the master may lack it. Each report is among the kept or the unanswered messages. The first entry of a
+        #: `dict` would be found only behind all that were removed before it.
+        self._unreported: OrderedDict[str, None] = OrderedDict()
+        for kept in (
             *journal.read(api.TASKS_DONE.name, api.TasksDone),
             *journal.read(api.TASKS_CANCELLED.name, api.TasksCancelled),
-        ]
-        #: The jobs whose end could not be sent, or was not answered to an earlier agent or on an earlier connection, so
-        #: that the master may lack it. Each report is among the kept or the unanswered messages.
-        self._unreported: dict[str, None] = {}
-        for ended in journal.read(api.JOB_ENDED.name, api.JobEnded):
-            self._keep(ended)
+            *journal.read(api.JOB_ENDED.name, api.JobEnded),
+        ):
+            self._keep(kept)
         self._unanswered: dict[asyncio.Future[Any], ToMaster] = {}
         self._registering: RpcPeer | None = None
         self._heartbeat_s = 1.0
@@ -189,9 +192,9 @@ class MasterLink:
             draining=node.drain.draining,
         )
         registered = peer.start_request(api.REGISTER.name, registration)  # raises if nothing was sent; then all is kept
-        at_once = [each for each in self._kept if isinstance(each, _AT_ONCE)]
-        kept: list[ToMaster] = [each for each in self._kept if not isinstance(each, _AT_ONCE)]
-        self._kept = []
+        at_once = [each for each in self._kept.values() if isinstance(each, _AT_ONCE)]
+        kept = {key: each for key, each in self._kept.items() if not isinstance(each, _AT_ONCE)}
+        self._kept = {}
         self._registering = peer  # events from here on are not in the registration
         self._tenants_named = False
         try:
@@ -204,7 +207,7 @@ class MasterLink:
             async with asyncio.timeout(10):
                 answer = read(await registered, api.REGISTER.result)
         except (OSError, RpcError) as error:
-            self._kept = kept + self._kept
+            self._kept = kept | self._kept
             if isinstance(error, TimeoutError):
                 raise ConnectionResetError("the master did not answer") from None
             raise
@@ -221,8 +224,8 @@ class MasterLink:
         if not self._tenants_named:  # by the notification right behind the answer, which may have been read already
             node.name_tenants(None)
         log.info("linked to the master", master=self.address, version=answer.version)
-        kept, self._kept = kept + self._kept, []
-        for params in kept:
+        kept, self._kept = kept | self._kept, {}
+        for params in kept.values():
             self._send_to(peer, params)
 
     def _serving(self, load: api.Load) -> api.Load:
@@ -231,7 +234,7 @@ class MasterLink:
         The end of a job of this origin reports its service: 0 before would make the master count all of it again.
         """
         named = {use.job for use in load.jobs} | self._unreported.keys()
-        done = {params.job for params in self._kept if isinstance(params, api.TasksDone)} - named
+        done = {params.job for params in self._kept.values() if isinstance(params, api.TasksDone)} - named
         return msgspec.structs.replace(load, jobs=[*load.jobs, *(api.JobUse(job=job, service_s=0.0) for job in done)])
 
     def _send_to(self, peer: RpcPeer, params: ToMaster) -> None:
@@ -273,13 +276,14 @@ class MasterLink:
 
     def _keep(self, params: ToMaster) -> None:
         """Keep an end until the next registration."""
-        self._kept.append(params)
         if not isinstance(params, api.JobEnded):
+            self._kept[id(params)] = params
             return
+        self._kept[params.job] = params
         self._unreported[params.job] = None
         if len(self._unreported) > _MOST_JOBS_ENDED:
             first = next(iter(self._unreported))
-            self._kept = [each for each in self._kept if not (isinstance(each, api.JobEnded) and each.job == first)]
+            self._kept.pop(first, None)
             self._ended_reported(first)
 
     def _ended_reported(self, job: str) -> None:

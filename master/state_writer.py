@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 
 import structlog
 
 from master.core.events import StateRestored
-from master.core.finished_jobs import MOST
+from master.core.finished_jobs import MOST, FinishedJob
 from master.core.instructions import Keep
 from master.store.database import Database, StoreError
 from master.store.remembered import RememberedStore
@@ -65,8 +67,8 @@ class StateWriter:
         if self._store is None:
             return
         kept = self._unwritten.then(changed)
-        if len(kept.jobs) > 2 * MOST:  # the store has been unavailable for long: drop the jobs that ended first
-            kept = replace(kept, jobs=dict(list(kept.jobs.items())[-2 * MOST :]))
+        if len(kept.jobs) > 2 * MOST:  # the store has been unavailable for long
+            kept = replace(kept, jobs=_without_first_removals(kept.jobs, len(kept.jobs) - 2 * MOST))
         self._unwritten = kept
         self._due.set()
 
@@ -114,6 +116,14 @@ class StateWriter:
         finally:
             attempt.set_result(None)
         return True
+
+
+def _without_first_removals(jobs: Mapping[str, FinishedJob | None], count: int) -> dict[str, FinishedJob | None]:
+    """Leave out the first ``count`` removals, at most. The next master may read these jobs again; it removes them first
+    if there are too many, as they ended first.
+    """
+    removals = set(islice((job for job, past in jobs.items() if past is None), count))
+    return {job: past for job, past in jobs.items() if job not in removals}
 
 
 async def _wait(event: asyncio.Event, at_most_s: float) -> None:

@@ -59,7 +59,9 @@ class FinishedJob:
 
 
 class FinishedJobs:
-    """A bounded store; the jobs that ended first are removed first, of each user and in all."""
+    """A bounded store. The job that ended first is removed first: of a user with too many jobs, and if there are too
+    many in all, of the users with the most, so that nobody's short jobs remove those of others.
+    """
 
     def __init__(self, most_of_a_user: int = MOST_OF_A_USER, most: int = MOST) -> None:
         self._most_of_a_user = most_of_a_user
@@ -84,18 +86,30 @@ class FinishedJobs:
         job, user = past.view.job, past.view.user
         self.drop(job)
         self.unstored.pop(job, None)
+        removed = self._removed_for(user, past.view.ended_at or 0.0)
         self._jobs[job] = self.unstored[job] = past
-        own = self._of_user.setdefault(user, {})
-        own[job] = None
-        if len(own) > self._most_of_a_user:
-            self.drop(min(own, key=self._ended_at))  # which may have come later, if its end was reported late
-        elif len(self._jobs) > self._most:
-            self.drop(next(iter(self._jobs)))
+        self._of_user.setdefault(user, {})[job] = None
+        if removed is not None:
+            self.drop(removed or job)
 
-    def is_full_of_later(self, user: str, ended_at: float) -> bool:
-        """Return whether as many jobs of this user are stored as may be, and all of them ended after this time."""
-        own = self._of_user.get(user, {})
-        return len(own) >= self._most_of_a_user and ended_at < min(map(self._ended_at, own))
+    def has_room(self, user: str, ended_at: float) -> bool:
+        """Return whether a job of this user that ended then would be stored: not if it were the first to be removed."""
+        return self._removed_for(user, ended_at) != ""
+
+    def _removed_for(self, user: str, ended_at: float) -> str | None:
+        """Return the job that is removed for one of this user that ended then; "": the new one; None: there is room."""
+        count = len(self._of_user.get(user, ())) + 1
+        if count > self._most_of_a_user:
+            users = [user]
+        elif len(self._jobs) < self._most:
+            return None
+        else:
+            largest = max(count, *map(len, self._of_user.values()))
+            users = [name for name, jobs in self._of_user.items() if len(jobs) + (name == user) == largest]
+            if count == largest and user not in users:
+                users.append(user)
+        first = min((job for name in users for job in self._of_user.get(name, ())), key=self._ended_at)
+        return "" if user in users and ended_at < self._ended_at(first) else first
 
     def _ended_at(self, job: str) -> float:
         return self._jobs[job].view.ended_at or 0.0

@@ -237,7 +237,7 @@ class JobLifecycle:
         if known is None and past is None:
             message_checks.check_maker(node, message.job)
         ended_at = min(at_end.ended_at, self._clock.unix(self._clock.now))
-        if known is None and past is None and self._past.is_full_of_later(at_end.user, ended_at):
+        if known is None and past is None and not self._past.has_room(at_end.user, ended_at):
             return  # it may have been stored and counted before
         job = known or self._known_to_its_origin(node, message.job, at_end, past)
         _store_end(job, node, message)

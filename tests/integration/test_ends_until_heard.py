@@ -229,7 +229,7 @@ async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_regis
     gone.close()
     with pytest.raises(ConnectionResetError):
         await link._register(gone)
-    assert link._kept == [END]
+    assert list(link._kept.values()) == [END]
     assert answered == []
 
 

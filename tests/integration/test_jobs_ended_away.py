@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -125,7 +126,25 @@ async def test_of_too_many_ends_the_earliest_are_dropped(tmp_path: Path, monkeyp
     for number in range(4):
         died.send(structs.replace(ENDED, job=f"n-{number}"))
     assert [ended.job for ended in Journal(tmp_path / "journal").read("job_ended", api.JobEnded)] == ["n-2", "n-3"]
-    assert [ended.job for ended in died._kept if isinstance(ended, api.JobEnded)] == ["n-2", "n-3"]
+    assert [ended.job for ended in died._kept.values() if isinstance(ended, api.JobEnded)] == ["n-2", "n-3"]
+
+
+@pytest.mark.parametrize("most", [10, 500])
+async def test_an_end_beyond_those_kept_takes_as_many_calls_whatever_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(agent.master_link, "_MOST_JOBS_ENDED", most)
+    link = MasterLink(shell([]), UnixEndpoint(Path("/nowhere")), Journal(tmp_path / "journal"))
+    for number in range(most):
+        link.send(structs.replace(ENDED, job=f"n-{number}"))
+    calls: list[str] = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, arg: calls.append(event) if event.endswith("call") else None)
+    try:
+        link.send(structs.replace(ENDED, job="n-more"))
+    finally:
+        sys.setprofile(before)
+    assert len(calls) < 100
 
 
 async def test_the_service_of_a_job_whose_tasks_were_done_is_not_reported_anew(tmp_path: Path) -> None:

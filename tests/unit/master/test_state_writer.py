@@ -170,6 +170,29 @@ async def test_a_record_that_could_not_be_stored_is_tried_again(
     await one.close()
 
 
+async def test_while_the_store_is_away_the_ends_of_a_user_do_not_displace_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, away = RememberedStore.keep, True
+
+    def fails(self: RememberedStore, changed: Keep) -> None:
+        if away:
+            raise StoreError("store: the disk is full")
+        keep(self, changed)
+
+    monkeypatch.setattr(RememberedStore, "keep", fails)
+    monkeypatch.setattr(state_writer, "MOST", 2)
+    one, _, _ = await started(tmp_path)
+    one.keep(Keep({}, {"of-another": past("of-another"), "j-0": past("j-0")}))
+    for number in range(1, 10):
+        one.keep(Keep({}, {f"j-{number}": past(f"j-{number}"), f"j-{number - 1}": None}))
+    away = False
+    await one.close()
+    one, _, jobs = await started(tmp_path)
+    assert jobs == [past("of-another"), past("j-9")]
+    await one.close()
+
+
 async def test_a_transaction_without_descriptors_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
