@@ -16,7 +16,8 @@ from penstock.model.life_cycle import next_state
 from penstock.model.work import Opportunistic
 from penstock.wire.agent_api import TaskEnded, TaskPlaced, TaskStuck
 from penstock.wire.errors import bad_request, refused
-from penstock.wire.jobs_api import MOST_FAILURES, JobAtEnd, TaskFailure
+from penstock.wire.job_end_api import JobAtEnd
+from penstock.wire.jobs_api import MOST_FAILURES, TaskFailure
 from penstock.wire.master_api import (
     Assign,
     AwaitedTask,

@@ -15,7 +15,8 @@ from penstock.model import KindAmounts, TaskRequest
 from penstock.model.job_state import JobStanding, standing
 from penstock.model.life_cycle import next_state
 from penstock.model.work import Name, Opportunistic
-from penstock.wire.jobs_api import JobAtEnd, TaskFailure
+from penstock.wire.job_end_api import JobAtEnd
+from penstock.wire.jobs_api import TaskFailure
 from penstock.wire.master_api import JobState, TellEnded
 
 #: (job, task)

@@ -22,7 +22,7 @@ from master.core.unlearnt_jobs import UnlearntJobs
 from master.core.work import Work
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request, refused, unavailable
-from penstock.wire.jobs_api import JobAtEnd
+from penstock.wire.job_end_api import JobAtEnd
 
 
 @dataclass(eq=False, repr=False)

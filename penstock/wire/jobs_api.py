@@ -9,8 +9,7 @@ import msgspec
 from penstock.model.container import Ended
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import MonotaskId
-from penstock.wire.agent_api import Notice, Params, Result, StageProgress
-from penstock.wire.cluster_api import Count
+from penstock.wire.agent_api import Notice, Params, Result
 
 #: The most jobs in one call.
 MOST_JOBS = 1000
@@ -48,25 +47,6 @@ class TaskFailure(Result, frozen=True):
     def how(self) -> str:
         """How the task ended, for people."""
         return self.reason or (self.by if self.exit_status is None else f"exit status {self.exit_status}")
-
-
-class JobAtEnd(Params, frozen=True):
-    """A job at its end, as its origin knows it. Times are Unix time at the origin. ``undone``: not all tasks that the
-    master was asked to place had ended; of the ``tasks_ended``, some failed (``failures`` are the first twenty) or were
-    cancelled. ``cancelled_by``: the user who cancelled the job at the master."""
-
-    name: str
-    user: str
-    submitted_at: float
-    ended_at: float = 0.0
-    reservation: str = ""
-    stages: list[StageProgress] = []
-    undone: bool = False
-    tasks_ended: Count = 0
-    tasks_failed: Count = 0
-    tasks_cancelled: Count = 0
-    failures: list[TaskFailure] = []
-    cancelled_by: str = ""
 
 
 class NodeRank(Result, frozen=True):

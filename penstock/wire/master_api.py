@@ -16,7 +16,7 @@ from penstock.model import Capacity, Ended, KindAmounts, Profile, TaskRequest
 from penstock.model.work import Bytes, Name, Opportunistic
 from penstock.wire.agent_api import Done, Params, Progress, Result, StageProgress
 from penstock.wire.cluster_api import CommandUse, Count, Draining, NameTenants, NodeRanks, Remaining
-from penstock.wire.jobs_api import JobAtEnd
+from penstock.wire.job_end_api import JobAtEnd
 from penstock.wire.method import Caller, Method, methods_of
 
 #: The version of this protocol.

@@ -24,7 +24,7 @@ from penstock.config.endpoint import UnixEndpoint
 from penstock.transport import RpcPeer
 from penstock.wire import master_api as api
 from penstock.wire.connection import read_params
-from penstock.wire.jobs_api import JobAtEnd
+from penstock.wire.job_end_api import JobAtEnd
 from tests.integration.conftest import Daemon, MasterProcess, agents, command, penstock, until
 from tests.integration.test_ends_until_heard import Master, linked, shell
 

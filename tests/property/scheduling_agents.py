@@ -12,7 +12,7 @@ from master.core.instructions import SendDecisions
 from penstock.model import Capacity, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining, Remaining
-from penstock.wire.jobs_api import JobAtEnd
+from penstock.wire.job_end_api import JobAtEnd
 
 MIB = 1024**2
 NODES = ("a", "b", "c")

@@ -10,7 +10,8 @@ from penstock.model.work import StageProgress
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import EndJob, Place, Progress, TaskRefs
-from penstock.wire.jobs_api import MOST_FAILURES, JobAtEnd, TaskFailure
+from penstock.wire.job_end_api import JobAtEnd
+from penstock.wire.jobs_api import MOST_FAILURES, TaskFailure
 from tests.fakes.node_bed import NodeBed
 
 STAGES = [StageProgress(stage="map", tasks=4, done=3)]

@@ -13,7 +13,8 @@ from penstock.model import EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import StageProgress
 from penstock.wire.errors import RpcError
-from penstock.wire.jobs_api import JobAtEnd, JobView, TaskFailure
+from penstock.wire.job_end_api import JobAtEnd
+from penstock.wire.jobs_api import JobView, TaskFailure
 from tests.unit.master.cluster_bed import Bed, bed, command, task
 
 JOB = "a-1f2e3d4c-1"  # an id made by the agent of ``a``

@@ -8,7 +8,7 @@ from master.core import events as e
 from master.ordering.sizes import cell_of
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import CommandUse
-from penstock.wire.jobs_api import JobAtEnd
+from penstock.wire.job_end_api import JobAtEnd
 from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, load, task
 
 

@@ -9,7 +9,7 @@ import pytest
 from master.core import events as e
 from master.core.finished_jobs import FinishedJob
 from penstock.wire import master_api as api
-from penstock.wire.jobs_api import JobAtEnd
+from penstock.wire.job_end_api import JobAtEnd
 from tests.unit.master.cluster_bed import Bed, bed, load
 
 JOB = "a-1f2e3d4c-1"  # an id made by the agent of ``a``
