@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from penstock import paths
+from penstock.cli import config_table
 from penstock.cli.arguments import Parser, key_value
 from penstock.cli.errors import CommandError, note
 from penstock.config import declaration, rendering, settings
@@ -52,7 +53,7 @@ def command(
     if arguments.check_config:
         return 0
     if arguments.show_config:
-        rendering.show(rendering.document(loaded, {}), as_json=arguments.json)
+        config_table.show(rendering.document(loaded, {}), as_json=arguments.json)
         return 0
     if arguments.port_file is not None and (why := paths.why_not_writable(arguments.port_file)):
         note(name, f"--port-file: {why}")

@@ -74,10 +74,10 @@ def _show(argv: list[str]) -> int:
         return _read("--show-config", options, *(["--json"] if options.json else []))
     if options.file or options.config or options.set:
         raise usage_error("--running asks the daemon; leave FILE and --set out")
-    from penstock.config import rendering
+    from penstock.cli import config_table
 
     found = asked("config", lambda agent: agent.show_config(options.daemon))
-    rendering.show(found.keys, as_json=options.json)
+    config_table.show(found.keys, as_json=options.json)
     return 0
 
 

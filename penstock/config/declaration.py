@@ -73,10 +73,18 @@ def _exact(value: float, units: Mapping[str, float], parse: Callable[[str], floa
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        inside = ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
+        inside = ", ".join(f"{_quoted(key)} = {_toml(each)}" for key, each in value.items())
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, float) and value == int(value) and abs(value) < 1e15:
         return f"{value:.0f}" if abs(value) >= 1e6 else f"{value:.1f}"
-    return json.dumps(value, ensure_ascii=False)
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    """Return a TOML string, with escapes for all characters that could control a terminal."""
+    return "".join(
+        c if c.isprintable() else f"\\u{ord(c):04x}" if ord(c) < 1 << 16 else f"\\U{ord(c):08x}"
+        for c in json.dumps(text, ensure_ascii=False)
+    )

@@ -44,6 +44,16 @@ def test_show_has_value_source_and_purpose_of_every_key(
     assert f"{path}:1" in lines["node"] and lines["t_alloc"].rstrip().endswith("*")
 
 
+def test_show_prints_no_character_that_controls_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a\x1b[2J.toml"
+    path.write_text('tenants = { "e\x9bve" = "a\x9b2J" }\nlisten = "/run/m.sock"\n', encoding="utf-8")
+    assert main(["config", "show", "master", str(path)]) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("tenants")]
+    assert r'{ "e\u009bve" = "a\u009b2J" }' in line
+    assert f"{tmp_path}/a�[2J.toml:1" in line
+    assert line.isprintable()
+
+
 def test_check_is_silent_where_nothing_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "master.toml"
     path.write_text('listen = "/run/m.sock"\nordering = "las_mq"\nlas_mq_queues = 2\n')
