@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 import uvloop
 
-from agent import cgroup_root, disk_scheduler, previous_agent, process
+from agent import cgroup_root, disk_scheduler, not_enforced, previous_agent, process
 from agent.cgroups import CgroupTree, blk_throttle_workaround, limited_disks, whole_disks
 from agent.check.facts import Fact, enforcement
 from agent.check.facts import Host as CheckedHost
@@ -204,26 +204,23 @@ class Agent:
             return None
         process.raise_descriptors()
         tree = CgroupTree(root, limited_disks(), owns_root=not cgroup_root.is_delegated(root))
-        for missing, why in tree.prepare().items():
-            log.warning("degraded", missing=missing, why=why)
+        tree.prepare()
         return tree
 
     def _watch_over(self, tree: CgroupTree, capacity: Capacity) -> None:
         """Limit all containers together, and watch their memory."""
-        self._cap(capacity)
+        not_enforced.warn(tree.missing, self._cap(capacity))
         above_bytes = self._memory_worth_a_look(capacity)
         self._watch = MemoryWatch(tree, self._config.memory_look_interval_s, above_bytes, self._look)
         self._shell.watch_memory = self._watch.switch
         self._closers.append(self._watch.close)
 
-    def _cap(self, capacity: Capacity) -> None:
-        """Limit all containers together to the node's capacity."""
+    def _cap(self, capacity: Capacity) -> dict[str, str]:
+        """Limit all containers together to the node's capacity; return each limit that cannot be enforced → why."""
         cores = capacity.cores if capacity.cores < (os.cpu_count() or 1) else None
-        capped = self._limit_enforcer.cap(
+        return self._limit_enforcer.cap(
             memory_bytes=capacity.memory_bytes, cores=cores, pids=process.pids_for_containers()
         )
-        for what, why in capped.items():
-            log.warning("containers together are not limited", what=what, why=why)
 
     def _limit_network(self) -> NetworkLimiter | None:
         if (network := self._enforcement.get("network")) is None or not network.ok:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.cgroups.filesystem import NotSupported
@@ -75,6 +75,15 @@ def _unavailable(controller: str, cgroup: str, table: str | None) -> Reason:
     if hierarchy != 0:
         return Reason(f"the {controller} controller is bound to cgroup v1", UNIFIED)
     return Reason(f"the {controller} controller is not delegated to {cgroup}", DELEGATE)
+
+
+def by_cause(missing: Mapping[str, Reason]) -> list[tuple[list[str], Reason]]:
+    """Return the controllers that are missing for the same reason together, with that reason ("each is bound to …")."""
+    groups: dict[Reason, list[str]] = {}
+    for controller, reason in missing.items():
+        of_each = replace(reason, why=reason.why.replace(f"the {controller} controller", "each"))
+        groups.setdefault(of_each, []).append(controller)
+    return [(names, of_each if len(names) > 1 else missing[names[0]]) for of_each, names in groups.items()]
 
 
 def _table(proc_cgroups: Path) -> str | None:

@@ -111,6 +111,11 @@ def test_it_prints_where_everything_is(up: Up) -> None:
     assert status["master"] == {"address": addresses["master"], "linked": True}
 
 
+def test_on_a_host_with_cgroup_v1_one_line_names_all_that_is_not_enforced(up: Up) -> None:
+    log = (up.directory / "log").read_text(encoding="utf-8").splitlines()
+    assert len([line for line in log if "bound to cgroup v1" in line]) <= 1  # none on a host with cgroup v2
+
+
 def test_a_second_one_is_refused(up: Up) -> None:
     second = up.command("up")
     assert second.returncode == 1
