@@ -9,7 +9,6 @@ environment, ``--set``.
 from __future__ import annotations
 
 import functools
-import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from penstock.model.decode_errors import choices, told
+from penstock.model.decode_errors import choices, told, toml_key
 from penstock.model.near_names import did_you_mean
 from penstock.model.units import QuantityError, is_within_limit, parse_bytes, parse_duration_s, parse_rate
 from penstock.toml_files import TomlFileError, read_toml
@@ -191,7 +190,7 @@ def scalar(text: str) -> Any:
 
 def entry(key: str, name: str) -> str:
     """Return the full name of a table's entry as TOML writes it: ``tenants.eve``, ``weights."research/eve"``."""
-    return f"{key}.{name if re.fullmatch('[A-Za-z0-9_-]+', name) else json.dumps(name, ensure_ascii=False)}"
+    return f"{key}.{toml_key(name)}"
 
 
 def _converted(of: type[msgspec.Struct], key: str, value: Any) -> Any:

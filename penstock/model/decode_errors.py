@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,8 +21,17 @@ _BOUNDS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"
 _COUNTED = {"array": "item", "str": "character", "object": "entry", "bytes": "byte"}
 
 
-def explained(error: msgspec.MsgspecError, read_as: Any) -> tuple[str, str]:
-    """Return the place of the error in a document of type ``read_as`` (``task[1].kind``, or ""), and the error."""
+def explained(error: msgspec.MsgspecError, read_as: Any, document: Any = None) -> tuple[str, str]:
+    """Return the place of the error in a document of type ``read_as`` (``task[1].kind``, or ""), and the error.
+
+    ``document`` is what was converted, so that the entry of a table has its key in the place (``tenants.eve``). Without
+    it, the entry is ``tenants[...]``, as msgspec names it.
+    """
+    where, wrong = _explained(error, read_as)
+    return (where if document is None or "[...]" not in where else _with_keys(where, document, read_as)), wrong
+
+
+def _explained(error: msgspec.MsgspecError, read_as: Any) -> tuple[str, str]:
     text, _, at = str(error).partition(" - at `")
     where = at.removeprefix("key` in `").rstrip("`").removeprefix("$").removeprefix(".")
     if found := re.fullmatch(r"Object missing required field `(.+)`", text):
@@ -43,11 +54,16 @@ def explained(error: msgspec.MsgspecError, read_as: Any) -> tuple[str, str]:
     return where, text[:1].lower() + text[1:]
 
 
-def told(error: msgspec.MsgspecError, read_as: Any, *, key: str = "") -> str:
+def told(error: msgspec.MsgspecError, read_as: Any, *, key: str = "", document: Any = None) -> str:
     """Return the same as one line; ``key`` is the key of the part that was read, if it was only a part."""
-    at, wrong = explained(error, read_as)
+    at, wrong = explained(error, read_as, document)
     where = f"{key}.{at}" if key and at and not at.startswith("[") else key + at
     return f"{where}: {wrong}" if where else wrong
+
+
+def toml_key(name: str) -> str:
+    """Return a key as TOML writes it: ``eve``, ``"research/eve"``."""
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
 def told_toml(name: object, text: str, error: tomllib.TOMLDecodeError) -> str:
@@ -56,6 +72,48 @@ def told_toml(name: object, text: str, error: tomllib.TOMLDecodeError) -> str:
     if found := re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL):
         message, line, column = found[1], int(found[2]), int(found[3])
     return f"{name}:{line}: {message.removesuffix(' (at end of document)')} (column {column})"
+
+
+def _with_keys(where: str, document: Any, read_as: Any) -> str:
+    """Return the place with the key of the faulty entry for each ``[...]``, as far as the document has one."""
+    way: list[str | int] = []
+    shown = ""
+    for step in re.findall(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+", where):
+        if step == "[...]":
+            faulty = [key for key in _keys(document, way) if _fails_at(_only(document, way, key), read_as) == where]
+            if not faulty:
+                return where
+            way.append(faulty[0])
+            shown += f".{toml_key(faulty[0])}"
+        else:
+            way.append(int(step[1:-1]) if step.startswith("[") else step)
+            shown += step if step.startswith("[") else f".{step}"
+    return shown.removeprefix(".")
+
+
+def _keys(document: Any, way: list[str | int]) -> list[str]:
+    for step in way:
+        document = document[step]
+    return list(document) if isinstance(document, Mapping) else []
+
+
+def _only(document: Any, way: list[str | int], key: str) -> Any:
+    """Return the document whose table at the end of the way has this entry only."""
+    if not way:
+        return {key: document[key]}
+    step, *rest = way
+    inner = _only(document[step], rest, key)
+    if isinstance(step, int):
+        return [*document[:step], inner, *document[step + 1 :]]
+    return {**document, step: inner}
+
+
+def _fails_at(document: Any, read_as: Any) -> str | None:
+    try:
+        msgspec.convert(document, read_as)
+    except msgspec.ValidationError as error:
+        return _explained(error, read_as)[0]
+    return None
 
 
 def _named(types: str) -> str:

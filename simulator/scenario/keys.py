@@ -64,7 +64,8 @@ def convert(tables: Mapping[str, Any], of: type[msgspec.Struct], *, beside: tupl
             choices = [str(each) for each in declared.values]
             hint = did_you_mean(str(value), choices, f"known values: {', '.join(choices)}")
             message = f"unknown value {value!r}; {hint}"
-        raise ScenarioError(f"{at}: {message}" if at else message) from None
+        place, _ = explained(error, of, readable)
+        raise ScenarioError(f"{place}: {message}" if place else message) from None
 
 
 def _quantities(value: Any, key: str) -> Any:

@@ -333,10 +333,11 @@ class Spec(Table, frozen=True, kw_only=True):
 
 def _settings(table: str, given: dict[str, Any], kind: type[_T], fixed: dict[str, Any]) -> _T:
     _check_names(table, given, kind, fixed)
+    document = given | fixed
     try:
-        return msgspec.convert(given | fixed, kind)
+        return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(f"[{table}]: {told(error, kind)}") from None
+        raise ValueError(f"[{table}]: {told(error, kind, document=document)}") from None
 
 
 def _check_bounds(policy: dict[str, Any]) -> None:
@@ -347,7 +348,7 @@ def _check_bounds(policy: dict[str, Any]) -> None:
     try:
         msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(f"[policy]: {told(error, kind)}") from None
+        raise ValueError(f"[policy]: {told(error, kind, document=given)}") from None
 
 
 def _check_names(table: str, given: dict[str, Any], kind: type[Any], fixed: dict[str, Any]) -> None:

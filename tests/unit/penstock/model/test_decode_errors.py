@@ -21,6 +21,16 @@ class Document(msgspec.Struct, forbid_unknown_fields=True):
     weights: dict[str, float] = {}
 
 
+class Group(msgspec.Struct):
+    size: Annotated[int, msgspec.Meta(ge=1)] = 1
+    limits: dict[str, int] = {}
+
+
+class Nested(msgspec.Struct):
+    groups: list[dict[str, Group]] = []
+    weights: dict[str, float] = {}
+
+
 @pytest.mark.parametrize(
     ("document", "line"),
     [
@@ -50,6 +60,25 @@ def test_a_part_of_a_document_is_named_by_its_key(value: object, line: str) -> N
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(value, Item)
     assert told(caught.value, Item, key="bundle") == line
+
+
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        ({"weights": {"b": 1.0, "a": "x", "c": "y"}}, "weights.a: a number expected, and text found"),
+        ({"weights": {"research/eve": "x"}}, 'weights."research/eve": a number expected, and text found'),
+        ({"weights": 3}, "weights: a table expected, and a whole number found"),
+        ({"groups": [{}, {"a": {}, "b": {"size": 0}}]}, "groups[1].b.size: a whole number of at least 1 expected"),
+        (
+            {"groups": [{"a": {}, "b": {"limits": {"x": 1, "y": "z"}}}], "weights": {"c": "x"}},
+            "groups[0].b.limits.y: a whole number expected, and text found",
+        ),
+    ],
+)  # fmt: skip
+def test_an_entry_of_a_table_is_named_by_its_key(document: object, line: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(document, Nested)
+    assert told(caught.value, Nested, document=document) == line
 
 
 def test_a_key_of_a_map_is_named_by_its_map() -> None:

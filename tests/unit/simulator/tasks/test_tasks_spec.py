@@ -105,6 +105,11 @@ def test_the_seed_draws_the_sizes() -> None:
         ({"jobs": [job(WORK)], "policy": {"orderign": "ejf"}}, r"policy\.orderign; did you mean 'ordering'"),
         ({"jobs": [job(WORK)], "policy": {"ept_s": "long"}}, r"\[policy\]: ept_s: a number expected"),
         ({"jobs": [job(WORK)], "policy": {"ept_s": -3}}, r"\[policy\]: ept_s: a number of at least 0 expected"),
+        (
+            {"jobs": [job(WORK)], "policy": {"tenants": {"ann": "a", "eve": 5}}},
+            r"\[policy\]: tenants\.eve: text expected",
+        ),
+        ({"jobs": [job(WORK)], "policy": {"weights": {"a/b": "x"}}}, r'\[policy\]: weights\."a/b": a number expected'),
         ({"jobs": [job(WORK)], "policy": {"ordering": "srfj"}}, r"\[policy\]: ordering: "),
         ({"jobs": [job(WORK)], "agent": {"node": "x"}}, "unknown key agent.node"),
         ({"jobs": [job(WORK)], "agent": {"preemption": {"afer": 1}}}, r"preemption\.afer; .*'after'"),
