@@ -56,6 +56,8 @@ COALESCE_S = 0.05
 #: A heartbeat is sent without a sample when none has come for this part of ``heartbeat_s`` beyond it. A sample that is
 #: early by no more than this part is sent.
 _LATE = 0.1
+#: Messages in their order: the end of a job by the job's id, another message by its Python id.
+_Kept = dict[str | int, ToMaster]
 _BACK_OFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 
@@ -80,17 +82,18 @@ class MasterLink:
         self._peer: RpcPeer | None = None
         self._lost = asyncio.Event()
         self._journal = journal
-        self._kept: dict[str | int, ToMaster] = {}  # in their order; the end of a job by the job's id
+        self._kept: _Kept = {}
         #: The jobs whose end could not be sent, or was not answered to an earlier agent or on an earlier connection, so
         #: that the master may lack it. Each report is among the kept or the unanswered messages. The first entry of a
         #: `dict` would be found only behind all that were removed before it.
         self._unreported: OrderedDict[str, None] = OrderedDict()
-        for kept in (
+        unanswered: list[ToMaster] = [
             *journal.read(api.TASKS_DONE.name, api.TasksDone),
             *journal.read(api.TASKS_CANCELLED.name, api.TasksCancelled),
             *journal.read(api.JOB_ENDED.name, api.JobEnded),
-        ):
-            self._keep(kept)
+        ]
+        for each in unanswered:
+            self._keep(each)
         self._unanswered: dict[asyncio.Future[Any], ToMaster] = {}
         self._registering: RpcPeer | None = None
         self._heartbeat_s = 1.0
@@ -193,7 +196,7 @@ class MasterLink:
         )
         registered = peer.start_request(api.REGISTER.name, registration)  # raises if nothing was sent; then all is kept
         at_once = [each for each in self._kept.values() if isinstance(each, _AT_ONCE)]
-        kept = {key: each for key, each in self._kept.items() if not isinstance(each, _AT_ONCE)}
+        kept: _Kept = {key: each for key, each in self._kept.items() if not isinstance(each, _AT_ONCE)}
         self._kept = {}
         self._registering = peer  # events from here on are not in the registration
         self._tenants_named = False

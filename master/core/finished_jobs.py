@@ -60,7 +60,7 @@ class FinishedJob:
 
 class FinishedJobs:
     """A bounded store. The job that ended first is removed first: of a user with too many jobs, and if there are too
-    many in all, of the users with the most, so that nobody's short jobs remove those of others.
+    many in all, of the users with the most, so that the short jobs of one user do not remove those of others.
     """
 
     def __init__(self, most_of_a_user: int = MOST_OF_A_USER, most: int = MOST) -> None:

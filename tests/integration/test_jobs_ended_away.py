@@ -138,8 +138,13 @@ async def test_an_end_beyond_those_kept_takes_as_many_calls_whatever_their_numbe
     for number in range(most):
         link.send(structs.replace(ENDED, job=f"n-{number}"))
     calls: list[str] = []
+
+    def watch(_frame: object, event: str, _arg: object) -> None:
+        if event in {"call", "c_call"}:
+            calls.append(event)
+
     before = sys.getprofile()
-    sys.setprofile(lambda frame, event, arg: calls.append(event) if event.endswith("call") else None)
+    sys.setprofile(watch)
     try:
         link.send(structs.replace(ENDED, job="n-more"))
     finally:

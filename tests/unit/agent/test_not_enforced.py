@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from structlog.testing import capture_logs
 
 from agent import not_enforced
@@ -11,11 +13,11 @@ V1 = {name: Reason(f"the {name} controller is bound to cgroup v1", UNIFIED) for 
 ONE = "some limits are not enforced"
 
 
-def warned(missing: dict[str, Reason], capped: dict[str, str]) -> list[dict[str, object]]:
+def warned(missing: dict[str, Reason], capped: dict[str, str]) -> list[dict[str, Any]]:
     with capture_logs() as logged:
         not_enforced.warn(missing, capped)
     assert {each.pop("log_level") for each in logged} <= {"warning"}
-    return list(map(dict, logged))
+    return [dict(each) for each in logged]
 
 
 def test_all_that_the_same_cause_prevents_is_one_warning() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def pass_time(made: Bed, heartbeats: int = 10) -> None:
         made.round(1.0)
 
 
-def lost(**settings: object) -> Bed:
+def lost(**settings: Any) -> Bed:
     """Return a master that has lost a job's origin ``a``, after reports of 3 s of service there and 4 s on ``b``; it
     has a job of the same user, and one of another.
     """
@@ -51,7 +52,7 @@ def lost(**settings: object) -> Bed:
     return made
 
 
-def restarted(made: Bed, **changed: object) -> Bed:
+def restarted(made: Bed, **changed: Any) -> Bed:
     """Return the next master, to which ``b`` has registered; ``changed``: other values in its record of the job."""
     records = [replace(past, **changed) for past in made.kept().jobs.values() if past is not None]
     after = Bed(ordering="gittins")
