@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import NoReturn, TypeVar
@@ -11,7 +10,7 @@ from typing import NoReturn, TypeVar
 from penstock.cli import exit_statuses
 from penstock.cli.errors import usage_error
 from penstock.model.container import MOST_CORES, Notice
-from penstock.model.floors import least_of
+from penstock.model.floors import least_of, wrong_processors
 from penstock.model.near_names import did_you_mean
 from penstock.model.units import format_bytes, parse_bytes, parse_duration_s, parse_rate
 from penstock.wire.utf8 import is_utf8, shown
@@ -114,8 +113,8 @@ def listed_id(text: str) -> str:
 
 @_reads
 def cpu_list(text: str) -> str:
-    if not re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", text):
-        raise ValueError(f"{text!r} is not a list of processors; write for example 0-3,8")
+    for wrong, remedy in wrong_processors(text):
+        raise ValueError(f"{wrong}; {remedy}")
     return text
 
 

@@ -1,7 +1,9 @@
-"""The smallest values of limits. A smaller limit would stop the container, and is a typo or a wrong unit."""
+"""The smallest values of limits, and the processors that a limit may name. A limit beyond them is a typo or has a
+wrong unit: a smaller one would stop the container."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from penstock.model.container import Limits
@@ -13,6 +15,8 @@ LEAST_CORES = 0.01
 LEAST_MEMORY_BYTES = 1 << 20
 #: For reading, writing, sending and receiving.
 LEAST_BYTES_PER_S = 1000
+#: The most processors that a kernel is built for (arch/x86/Kconfig, NR_CPUS; as many on other architectures).
+MOST_PROCESSORS = 8192
 
 
 def least_of(name: str) -> float:
@@ -25,10 +29,35 @@ def least_of(name: str) -> float:
 
 
 def too_small(values: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    """Yield each limit below its minimum: its name, the error, and the remedy."""
+    """Yield each limit below its minimum, and ``cpus`` that no host has: its name, the error, and the remedy."""
     for name, value in values.items():
+        if name == "cpus" and isinstance(value, str):
+            yield from ((name, *fault) for fault in wrong_processors(value))
         if isinstance(value, int | float) and value < (least := least_of(name)):
             yield name, f"{_shown(name, value)} is too little to run with", f"ask for at least {_shown(name, least)}"
+
+
+def wrong_processors(cpus: str) -> Iterator[tuple[str, str]]:
+    """Yield the error and the remedy for a text that lists no processors of a host (the kernel's format: ``0-3,8``).
+
+    The numbers are compared before anything is made of the list: an agent makes a set of its processors.
+    """
+    if not re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", cpus):
+        yield f"{cpus[:40]!r} is not a list of processors", "write for example 0-3,8"
+        return
+    named = 0
+    for part in cpus.split(","):
+        first, _, last = part.partition("-")
+        last = last or first
+        if max(len(first), len(last)) > len(str(MOST_PROCESSORS)) or int(last) >= MOST_PROCESSORS:
+            yield f"{part[:20]!r} is beyond the last processor of any host", f"name some up to {MOST_PROCESSORS - 1}"
+            return
+        if int(last) < int(first):
+            yield f"{part!r} ends before it begins", f"write {last}-{first}"
+            return
+        named += int(last) - int(first) + 1
+    if named > MOST_PROCESSORS:
+        yield f"it names {named} processors, some of them twice", "name each once"
 
 
 def limits_too_small(limits: Limits) -> Iterator[tuple[str, str, str]]:

@@ -10,7 +10,8 @@ import pytest
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement
-from penstock.model import ContainerSpec, Limits, Profile
+from agent.core.floors import check_tasks
+from penstock.model import ContainerSpec, KindAmounts, Limits, Profile, TaskRequest
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Launch, Resize
 from penstock.wire.errors import RpcError
@@ -170,6 +171,30 @@ def test_a_limit_that_nothing_runs_under_is_refused_at_every_door(limit: str, va
         bed.handle(e.Requested(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), limits=limits))))
     with pytest.raises(RpcError, match="too little"):
         bed.handle(e.AdoptRequested(1, ContainerSpec(argv=("x",), limits=limits), 77, True))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "says"),
+    [
+        ("5-2", "'5-2' ends before it begins .*write 2-5"),
+        ("3\n", "is not a list of processors .*write for example 0-3,8"),
+        ("0-8192", "'0-8192' is beyond the last processor .*up to 8191"),
+        ("0," + "9" * 5000, "is beyond the last processor"),
+        (",".join(["0-8191"] * 1000), "8192000 processors, some of them twice .*name each once"),
+    ],
+)
+def test_processors_that_no_host_has_are_refused_at_every_door_without_listing_them(cpus: str, says: str) -> None:
+    bed = Bed(limits=Limits(cpus="0-1,3"))
+    with pytest.raises(RpcError, match=says):
+        bed.resize(cpus=cpus)
+    assert bed.node.containers.live[bed.container].limits == Limits(cpus="0-1,3")
+    spec = ContainerSpec(argv=("x",), limits=Limits(cpus=cpus))
+    with pytest.raises(RpcError, match=says):
+        bed.handle(e.Requested(m.LAUNCH, 1, Launch(container=spec)))
+    with pytest.raises(RpcError, match=says):
+        bed.handle(e.AdoptRequested(1, spec, 77, True))
+    with pytest.raises(RpcError, match=says):
+        check_tasks([TaskRequest(task="t", usage=KindAmounts(), command=spec)])
 
 
 def test_a_profile_whose_lowest_value_is_too_low_is_refused_and_not_followed(bed: Bed) -> None:
