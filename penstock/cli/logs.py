@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from penstock.client import AgentClient, Container
     from penstock.model.container import Ended
 
+#: Standard output's descriptor (stdout(3)).
+STDOUT_FILENO = 1
 #: The interval of reads from a running container (seconds).
 _LOOK_S = 0.25
 _KEPT = """The agent keeps the newest 8 to 16 MiB of each stream (key output_max_bytes) until it drops the
@@ -71,4 +74,15 @@ async def _copy(running: Container, stream: str, until: asyncio.Future[Ended] | 
         if over:
             return
         assert until is not None
+        if _reader_is_gone():
+            raise BrokenPipeError
         await asyncio.wait([until], timeout=_LOOK_S)
+
+
+def _reader_is_gone() -> bool:
+    """Return whether no process reads standard output any more, as after ``| grep -m1``: without output no write
+    would fail, and the command would last as long as the container.
+    """
+    output = select.poll()
+    output.register(STDOUT_FILENO, 0)  # errors are reported without being asked for (poll(2))
+    return bool(output.poll(0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -101,6 +102,25 @@ async def test_logs_goes_on_until_the_container_has_ended(
     fake.outputs["stdout"] += b"two\n"
     fake.end_container(container, Ended(by=EndedBy.EXIT, exit_status=3))
     assert await printing == (0, "one\ntwo\n", "")
+
+
+async def test_logs_ends_when_its_reader_has_gone_although_nothing_is_written(
+    fake: FakeAgent, container: FakeContainer
+) -> None:
+    fake.outputs["stdout"] = b"ready\n"
+    reader, writer = os.pipe()
+    argv = [sys.executable, "-m", "penstock.cli.main", "logs", "-f", container.id]
+    command = await asyncio.create_subprocess_exec(*argv, stdout=writer, stderr=asyncio.subprocess.PIPE)
+    os.close(writer)
+    try:
+        with os.fdopen(reader, "rb") as output:
+            assert await asyncio.to_thread(output.readline) == b"ready\n"  # as grep -m1 ready
+        assert await asyncio.wait_for(command.communicate(), 60) == (None, b"")
+        assert command.returncode == 1
+    finally:
+        if command.returncode is None:
+            command.kill()
+            await command.wait()
 
 
 async def test_logs_reports_output_that_is_not_kept_any_more(
