@@ -158,7 +158,8 @@ def _state(container: Mapping[str, Any]) -> Text:
         return styled(container.get("state", ""), _STATES)
     status, by = ended.get("exit_status"), str(ended.get("by", "ended"))
     well = by == "exit" and not status
-    return styled(by if status is None else f"{by} {status}", {}, "dim" if well else "red")
+    number = status - 128 if by == "signal" and isinstance(status, int) else status  # as shells count
+    return styled(by if number is None else f"{by} {number}", {}, "dim" if well else "red")
 
 
 def _against(container: Mapping[str, Any], used: str, unit: str, *limits: str) -> str:

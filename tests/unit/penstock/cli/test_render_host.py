@@ -75,6 +75,20 @@ def test_long_lists_are_cut_with_a_note() -> None:
     assert "… 5 more" in shown({"jobs": [{"job": f"j-{n}"} for n in range(25)]})
 
 
+@pytest.mark.parametrize(
+    ("ended", "state"),
+    [
+        ({"by": "exit", "exit_status": 3}, "exit 3"),
+        ({"by": "signal", "exit_status": 137}, "signal 9"),
+        ({"by": "oom", "exit_status": 137}, "oom 137"),
+        ({"by": "lost"}, "lost"),
+    ],
+)
+def test_how_a_container_ended(ended: dict[str, Any], state: str) -> None:
+    text = shown({"containers": [{"container": "c-1", "class": "regular", "ended": ended}]}, width=300)
+    assert state in [part.strip() for part in text.split("  ")]
+
+
 @settings(max_examples=20)
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(STATUS, values)))
 def test_any_shape_of_the_parts_is_shown_somehow(status: dict[str, Any]) -> None:
