@@ -31,6 +31,7 @@ from penstock.documents import Certificate, Degraded, Histogram, SetByHand
 from penstock.model import KINDS
 from penstock.model.job_state import standing
 from penstock.model.units import counted
+from penstock.model.work import LONGEST_NAME
 
 _NOT_SAMPLED, _HOST_NOT_SAMPLED = NotSampled(), HostNotSampled()
 
@@ -129,7 +130,8 @@ def _container(
         adopted=record.adopted,
         orphaned=record.orphaned,
         not_enforced=record.not_enforced,
-        name=record.spec.name or record.spec.argv[0],
+        # a command's path may have as many characters as a message
+        name=(record.spec.name or record.spec.argv[0])[:LONGEST_NAME],
         container_class="opportunistic" if record.opportunistic else "regular",
         state=record.state,
         rank=ranks.described(record),

@@ -100,3 +100,11 @@ def document_of(bed: NodeBed) -> object:
 
 def test_the_keys_stay() -> None:
     assert keys_of(document_of(busy()), "kinds", "resources", "enforcement", "configuration").split() == KEYS.split()
+
+
+def test_a_container_without_a_name_has_that_of_its_command_however_long_its_path_is() -> None:
+    bed = NodeBed()
+    bed.open()
+    for program in ("sort", "x" * 200_000):
+        bed.launch(argv=(program,))
+    assert [one.name for one in status_of(bed.node).containers] == ["sort", "x" * 128]
