@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import inspect
 
+from penstock.model.near_names import did_you_mean
+
 if TYPE_CHECKING:
     import tomllib
 
@@ -37,7 +39,7 @@ def _explained(error: msgspec.MsgspecError, read_as: Any) -> tuple[str, str]:
     if found := re.fullmatch(r"Object missing required field `(.+)`", text):
         return where, f"the key {found[1]!r} is missing"
     if found := re.fullmatch(r"Object contains unknown field `(.+)`", text):
-        return where, f"there is no key {found[1]!r}"
+        return where, f"there is no key {found[1]!r}{_hint(found[1], keys(read_as, where))}"
     if found := re.fullmatch(r"Invalid enum value (.+)", text):
         return where, f"{found[1]} is unknown; one of {', '.join(choices(read_as, where)) or 'those documented'}"
     if found := re.fullmatch(r"Expected `([a-z]+)` of length (>=|<=|==|>|<) (\d+)", text):
@@ -123,10 +125,7 @@ def _named(types: str) -> str:
 
 def choices(read_as: Any, where: str = "") -> list[str]:
     """Return the values of a type, or at a place of it, if they are a fixed set."""
-    kind: inspect.Type = inspect.type_info(read_as)
-    for step in re.findall(r"[A-Za-z_][A-Za-z_0-9]*|\[[^\]]*\]", where):
-        kind = _into(kind, step)
-    alternatives = _alternatives(kind)
+    alternatives = _alternatives(_at(read_as, where))
     flags = ["true", "false"] if any(isinstance(each, inspect.BoolType) for each in alternatives) else []
     for each in alternatives:
         if isinstance(each, inspect.EnumType):
@@ -134,6 +133,23 @@ def choices(read_as: Any, where: str = "") -> list[str]:
         if isinstance(each, inspect.LiteralType):
             return flags + [str(value) for value in each.values]
     return []
+
+
+def keys(read_as: Any, where: str = "") -> list[str]:
+    """Return the keys of a table, or of that at a place of a type; none if they are not fixed."""
+    kinds = _alternatives(_at(read_as, where))
+    return [field.encode_name for each in kinds if isinstance(each, inspect.StructType) for field in each.fields]
+
+
+def _hint(unknown: str, known: list[str]) -> str:
+    return f"; {did_you_mean(unknown, known, 'known keys: ' + ', '.join(known))}" if known else ""
+
+
+def _at(read_as: Any, where: str) -> inspect.Type:
+    kind: inspect.Type = inspect.type_info(read_as)
+    for step in re.findall(r"[A-Za-z_][A-Za-z_0-9]*|\[[^\]]*\]", where):
+        kind = _into(kind, step)
+    return kind
 
 
 def _into(kind: inspect.Type, step: str) -> inspect.Type:

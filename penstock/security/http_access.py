@@ -73,7 +73,8 @@ class HttpAccess:
     def refusal(self, method: str, path: str, host: str, authorization: str) -> tuple[int, str] | None:
         """Return the status and the reason to refuse a request; None: the request is allowed."""
         if not self.exposed and not _local(host):
-            return 403, f"this page is on loopback, and {host[:80]!r} is a name that somebody else may have given it"
+            why = f"this page is on loopback, and {host[:80]!r} is a name that somebody else may have given it"
+            return 403, f"{why}; open it as localhost"
         if method not in _LOOKS:
             if self._operator is None:
                 return 403, "nothing can be changed over HTTP here; set http_token_file"

@@ -181,7 +181,7 @@ class RpcConnection:
             except msgpack.OutOfData:
                 break
             except (ValueError, TypeError) as error:  # msgpack's own errors are ValueErrors
-                yield self._close(f"not MessagePack: {error or type(error).__name__}")
+                yield self._close(f"not MessagePack: {_garbled(error)}")
                 return
             after = splitter.tell()
             if after - self._frame_start > self._max_frame_bytes:
@@ -265,6 +265,12 @@ def _decoders(typed: Mapping[str, type[Any]]) -> dict[bytes, tuple[Any, Any]]:
     return {
         bytes([0xA0 | len(method)]) + method.encode(): _decoders_of(cast(Hashable, of)) for method, of in typed.items()
     }
+
+
+def _garbled(error: Exception) -> str:
+    """Return the error of a splitter; two of msgpack's have no text."""
+    words = {"FormatError": "a byte that begins no value", "StackError": "nested too deeply"}
+    return str(error) or words.get(type(error).__name__, type(error).__name__)
 
 
 def _is_array(first: int) -> bool:

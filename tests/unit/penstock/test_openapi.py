@@ -149,7 +149,7 @@ async def test_a_valid_request_is_answered() -> None:
             "/things/a",
             b'{"number": 1, "more": 2}',
             400,
-            "there is no key 'more'; send JSON such as {'number': 1}",
+            "there is no key 'more'; known keys: number; send JSON such as {'number': 1}",
         ),
         ("POST", "/things/a", b" " * (1 << 21), 413, "Too Large"),
         ("GET", "/nowhere", b"", 404, "/nowhere: there is nothing here; /openapi.json lists what there is"),

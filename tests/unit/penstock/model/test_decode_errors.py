@@ -36,7 +36,8 @@ class Nested(msgspec.Struct):
     [
         (b'{"items": [{"size": 0}]}', "items[0].size: a whole number of at least 1 expected"),
         (b'{"items": [{"colour": "blue"}]}', "items[0].colour: 'blue' is unknown; one of green, red"),
-        (b'{"items": [{"sise": 1}]}', "items[0]: there is no key 'sise'"),
+        (b'{"items": [{"sise": 1}]}', "items[0]: there is no key 'sise'; did you mean 'size'?"),
+        (b'{"things": []}', "there is no key 'things'; known keys: items, weights"),
         (b'{"weights": {"a": "b"}}', "weights[...]: a number expected, and text found"),
         (b'[]', "a table expected, and a list found"),
         (b'{"items": ', "it is empty, or its end is missing"),

@@ -123,12 +123,19 @@ def test_only_the_first_byte_of_a_stream_counts(method: str) -> None:
     assert [type(message) for message in wire.receive(msgpack.packb([2, "y", []]))] == [Notification]
 
 
-def test_garbage_closes_the_stream_with_an_error() -> None:
+@pytest.mark.parametrize(
+    ("garbage", "says"),
+    [
+        (b"\x92\xc1", "not MessagePack: a byte that begins no value"),
+        (b"\x91" * 5000, "not MessagePack: nested too deeply"),
+    ],
+)
+def test_garbage_closes_the_stream_with_an_error(garbage: bytes, says: str) -> None:
     wire = RpcConnection()
-    [first, closed] = wire.receive(msgpack.packb([2, "y", []]) + b"\xc1\xc1")
+    [first, closed] = wire.receive(msgpack.packb([2, "y", []]) + garbage)
     assert first == Notification("y", raw([]))
     assert isinstance(closed, Closed)
-    assert closed.error.code is ErrorCode.BAD_REQUEST
+    assert (closed.error.code, closed.error.message) == (ErrorCode.BAD_REQUEST, says)
     assert wire.receive(msgpack.packb([2, "y", []])) == []
 
 
