@@ -8,9 +8,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.errors import note
+from penstock.cli.errors import CommandError, note
+from penstock.cli.exit_statuses import Status
 from penstock.cli.session import with_agent
 from penstock.model.units import counted
+from penstock.wire.errors import RpcError
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient, Container
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 STDOUT_FILENO = 1
 #: The interval of reads from a running container (seconds).
 _LOOK_S = 0.25
+#: The most containers that an error names.
+_NAMED = 10
 _KEPT = """The agent keeps the newest 8 to 16 MiB of each stream (key output_max_bytes) until it drops the
 container. Output that went directly to your terminal or file, as with `penstock run`, is not kept."""
 
@@ -55,7 +59,29 @@ async def _container_of(agent: AgentClient, name: str) -> str:
     containers = (await agent.status()).get("containers", [])
     managers = [one for one in containers if one.get("name") == manager_name(name)]
     managers.sort(key=lambda one: one.get("user") == agent.welcome.user)  # any user may choose this name
-    return str(managers[-1]["container"]) if managers else name
+    if managers:
+        return str(managers[-1]["container"])
+    if all(one.get("container") != name for one in containers):
+        await _refuse_job(agent, name, [str(one["container"]) for one in containers if one.get("job") == name])
+    return name
+
+
+async def _refuse_job(agent: AgentClient, name: str, tasks: list[str]) -> None:
+    """Refuse a job whose results are not here; ``tasks`` are the containers of its tasks on this host.
+
+    Raises:
+        CommandError: the master knows a job of this id.
+    """
+    try:
+        jobs = (await agent.jobs.find([name])).jobs
+    except RpcError:  # without a master the answer is the agent's: it has no such container
+        return
+    for job in jobs:
+        if job.origin != agent.welcome.node:
+            raise CommandError(f"job {name!r} was submitted on {job.origin}; ask there", status=Status.UNKNOWN)
+        kept = f"; its tasks' output here: {', '.join(tasks[:_NAMED])}" if tasks else ""
+        why = f"no results of job {name!r} are kept: it was not submitted with --detach, or ended too long ago"
+        raise CommandError(why + kept, status=Status.UNKNOWN)
 
 
 async def _copy(running: Container, stream: str, until: asyncio.Future[Ended] | None) -> None:

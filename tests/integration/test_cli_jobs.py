@@ -261,6 +261,22 @@ async def test_a_job_with_a_refused_task_failed(
     assert (ended["outcome"], ended["why"][:34]) == ("failed", "1 task refused; first large: frame")
 
 
+async def test_logs_of_a_job_that_was_not_detached_names_the_containers_of_its_tasks(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
+) -> None:
+    penstock.monkeypatch.setattr(Signals, "_catch", lambda self: None)  # it runs in a thread
+    alpha, beta = await agents(start_agent, master, tmp_path, "alpha", "beta")
+    job_file = tmp_path / "job.toml"
+    job_file.write_text('name = "seen"\n[[task]]\nname = "t"\ncommand = "true"\n')
+    _, err = await penstock.run(alpha, "submit", str(job_file))
+    job = err.partition("penstock submit: seen is job ")[2].split()[0]
+    (_, said), (_, elsewhere) = [await penstock.run(agent, "logs", job, status=4) for agent in (alpha, beta)]
+    assert elsewhere == f"penstock logs: job {job!r} was submitted on alpha; ask there\n"
+    assert said.startswith(f"penstock logs: no results of job {job!r} are kept: it was not submitted with --detach")
+    tasks = [one["container"] for one in alpha.status()["containers"] if one["job"] == job]
+    assert said.endswith(f"; its tasks' output here: {tasks[0]}\n" if tasks else "ended too long ago\n")
+
+
 async def test_a_detached_job_that_no_waiting_helps_ends_with_the_reason(
     start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
 ) -> None:
