@@ -80,7 +80,7 @@ def _decision(account: Account, names: list[str]) -> dict[str, Any]:
 
 def text(said: dict[str, Any]) -> str:
     """Return the replay as text: each task with its three best nodes."""
-    lines = [f"Order ({said['ordering']}):"]
+    lines = [f"Order ({said['ordering']}):" + ("" if said["order"] else " no job")]
     lines += [f"  {i}. {each['job']} {each['name']}: {each['why']}" for i, each in enumerate(said["order"], start=1)]
     stage = None
     for number, decision in enumerate(said["decisions"], start=1):

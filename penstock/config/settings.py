@@ -196,7 +196,9 @@ def entry(key: str, name: str) -> str:
 def _converted(of: type[msgspec.Struct], key: str, value: Any) -> Any:
     declared = declared_keys(of)
     if key not in declared:
-        raise SettingsError(f"unknown key {key!r}; {_nearest(key, declared)}")
+        table = isinstance(value, dict) and set(value) <= set(declared)  # the daemon's name as a header, as elsewhere
+        hint = "write its keys without this header" if table else _nearest(key, declared)
+        raise SettingsError(f"unknown {'table' if table else 'key'} {key!r}; {hint}")
     kind = declared[key].type
     try:
         amount = _quantity(key, value)

@@ -154,7 +154,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 def test_a_state_without_anything_is_explained() -> None:
     said = explained(Recording(at=0.0, capacity=(1.0, 1.0, 1.0, 1.0), nodes=[], jobs=[]))
     assert said["decisions"] == []
-    assert text(said) == "Order (gittins):"
+    assert text(said) == "Order (gittins): no job"
 
 
 def test_the_explanation_of_a_waiting_job_has_its_place_and_the_resources_that_it_lacks() -> None:

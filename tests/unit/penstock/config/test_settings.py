@@ -52,6 +52,7 @@ def test_overrides_win_and_need_no_quotes(path: Path) -> None:
     ("text", "message"),
     [
         ("nod = 1", "unknown key 'nod'; did you mean 'node'?"),
+        ("[agent]\ncores = 1", "unknown table 'agent'; write its keys without this header"),
         ("zzzzzz = 1", "unknown key 'zzzzzz'; known keys: cores, interval_s"),
         ('cores = "many"', "cores: a number expected, and text found"),
         ('memory_bytes = "12Q"', "memory_bytes: '12Q': unknown unit"),
