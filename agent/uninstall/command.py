@@ -66,7 +66,9 @@ def _parser() -> argparse.ArgumentParser:
         "Remove from this host everything that agents have set up and that would outlive them: launcher, cgroups, BPF\n"
         "programs, traffic control, sockets. Safe to repeat. Packages and units stay.",
     )
-    parser.add_argument("--kill", action="store_true", help="kill running containers instead of refusing")
+    parser.add_argument(
+        "--kill", action="store_true", help="kill running containers, also of other agents, instead of refusing"
+    )
     parser.add_argument("--purge", action="store_true", help="also the state directory: journal and outputs")
     parser.add_argument("--dry-run", action="store_true", help="print the removals without doing them")
     parser.add_argument("--json", action="store_true", help="print the things removed, or to be removed, as JSON")

@@ -97,7 +97,8 @@ def removals(config: AgentConfig, *, kill: bool, purge: bool, host: Host) -> Ite
         for container in cgroups.running(root):
             yield Removal(f"container {container.name} and its processes", partial(cgroups.kill, container))
     for pid in (*others, *([found.launcher] if found.launcher is not None else [])):
-        yield Removal(f"launcher (process {pid})", partial(cgroups.end, pid))
+        whose = "another agent's launcher" if pid in others else "launcher"
+        yield Removal(f"{whose} (process {pid})", partial(cgroups.end, pid))
     for name, index in host.roots_on_links():
         yield Removal(f"traffic control on {name}", partial(host.uninstall_link, index))
     for root in found.roots:
@@ -136,13 +137,15 @@ def _check(config: AgentConfig, found: _Found, *, kill: bool, purge: bool) -> li
     # An empty one is made by the service manager for an agent that could not start.
     if purge and state.is_dir() and any(state.iterdir()) and not any((state / name).exists() for name in _STATE):
         raise Refused(f"--purge: {state} does not look like an agent's state directory")
-    running = [container.name for root in found.roots for container in cgroups.running(root)]
-    if (names := sorted({*running, *found.runs})) and not kill:
-        raise Refused(f"containers run ({', '.join(names)}): end them first, or kill them with --kill")
+    # First: --kill, the remedy for containers, ends the other agents' work, too.
     held = {pid: root for root in found.roots for pid in cgroups.launchers(root) if pid != found.launcher}
     for pid, root in held.items():
         if not kill:
-            raise Refused(f"another agent's launcher (process {pid}) holds {root}: stop that agent, or use --kill")
+            remedy = "stop that agent; --kill ends it with its containers"
+            raise Refused(f"another agent's launcher (process {pid}) holds {root}: {remedy}")
+    running = [container.name for root in found.roots for container in cgroups.running(root)]
+    if (names := sorted({*running, *found.runs})) and not kill:
+        raise Refused(f"containers run ({', '.join(names)}): end them first, or kill them with --kill")
     return list(held)
 
 

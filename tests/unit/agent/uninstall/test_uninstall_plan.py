@@ -135,7 +135,15 @@ def test_another_agents_launcher_is_a_reason_to_refuse(bed: Bed) -> None:
     (tree / "holder/cgroup.procs").write_text("4711\n")
     with pytest.raises(Refused, match=r"another agent's launcher \(process 4711\) holds"):
         bed.remove()
-    assert bed.find(kill=True)[0].what == "launcher (process 4711)"
+    assert bed.find(kill=True)[0].what == "another agent's launcher (process 4711)"
+
+
+def test_another_agents_launcher_is_named_before_the_containers_that_would_be_killed_with_it(bed: Bed) -> None:
+    tree = bed.tree("penstock-0123", "c-1")
+    (tree / "containers/c-1/cgroup.events").write_text("populated 1\n")
+    (tree / "holder/cgroup.procs").write_text("4711\n")
+    with pytest.raises(Refused, match=r"another agent's launcher .*; --kill ends it with its containers$"):
+        bed.remove()
 
 
 def test_an_agent_that_answers_is_a_reason_to_refuse_any_request(bed: Bed) -> None:
