@@ -1,4 +1,4 @@
-"""Checks of the numbers that callers pass: an error is one line with the argument, what it expects, and the remedy."""
+"""Checks of the numbers and names that callers pass: an error is one line with argument, expectation and remedy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from threading import TIMEOUT_MAX
 from typing import Any
 
 from penstock.model.units import LIMIT, QuantityError, parse_bytes, parse_duration_s
+from penstock.model.work import LONGEST_NAME
 
 _SHOWN = 80
 
@@ -73,6 +74,19 @@ def whole(name: str, value: Any, least: int, remedy: str) -> int:
     if number < least:
         raise ValueError(f"{name}: a whole number from {least} on expected, not {_shown(value)}; {remedy}")
     return int(number)
+
+
+def name(argument: str, value: Any) -> str:
+    """Return a name as the protocol requires it: valid UTF-8, at most 128 characters.
+
+    Raises: TypeError: it is no text.
+    """
+    if not isinstance(value, str):
+        remedy = f"write {str(value)!r}" if isinstance(value, Real) else "write for example 'map'"
+        raise TypeError(f"{argument}: text expected, not {_shown(value)}; {remedy}")
+    if not value.isascii():
+        value = value.encode("utf-8", "replace").decode()
+    return value[:LONGEST_NAME]
 
 
 def _number(name: str, value: Any, what: str, remedy: str, parse: Callable[[str], float] | None = None) -> Any:

@@ -21,7 +21,6 @@ from penstock.client.gate_slot import KeptSlot
 from penstock.client.monotask_session import SessionMonotask
 from penstock.model.resources import KINDS, ResourceKind, kind_of
 from penstock.model.units import LIMIT
-from penstock.model.work import LONGEST_NAME
 from penstock.wire.agent_api import StageProgress
 
 _LOG = logging.getLogger("penstock.gate")
@@ -194,9 +193,9 @@ class Gate:
         (docs/ranks.md); where that fails, ``warn`` is called once and work continues.
 
         Raises:
-            TypeError, ValueError: a number is of another type, negative, or too large; the message names the argument.
+            TypeError, ValueError: a name or number is of another type, or out of bounds; the line names it.
         """
-        self.name = _name(name) or "python"
+        self.name = arguments.name("name", name) or "python"
         self._arguments = GateArguments(
             self.name, socket, job, arguments.priority(priority), arguments.size_bytes("memory_bytes", memory_bytes),
             arguments.duration_s("patience_s", patience_s), warn or warn_always, rank,
@@ -364,7 +363,11 @@ class Gate:
         if self._closed:
             raise RuntimeError(f"the gate {self.name!r} is closed")
         engine = self._engine or self._running()
-        return Slot(engine, self, known, input_bytes, stage and _name(stage), task and _name(task))
+        if stage != "":
+            stage = arguments.name("stage", stage)
+        if task != "":
+            task = arguments.name("task", task)
+        return Slot(engine, self, known, input_bytes, stage, task)
 
 
 #: All live gates, to be notified of a fork.
@@ -379,13 +382,6 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
-
-
-def _name(text: str) -> str:
-    """Return a name as the protocol requires it: valid UTF-8, at most 128 characters."""
-    if not text.isascii():
-        text = text.encode("utf-8", "replace").decode()
-    return text[:LONGEST_NAME]
 
 
 def _wake(loop: asyncio.AbstractEventLoop, decided: asyncio.Event, slot: Slot) -> None:

@@ -1,4 +1,4 @@
-"""A number that a caller of the client gets wrong: one line names the argument, what it expects, and the remedy."""
+"""A number or name that a caller of the client gets wrong: one line names it, what is expected, and the remedy."""
 
 from __future__ import annotations
 
@@ -72,6 +72,21 @@ def test_a_size_of_a_gate(make: Make, size: Any, says: str) -> None:
 @pytest.mark.parametrize(("name", "value", "says"), _NUMBERS)
 def test_other_numbers_of_a_gate(make: Make, name: str, value: Any, says: str) -> None:
     refused(lambda: make(**{name: value}), name, says)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [(5, "text expected, not 5; write '5'"), (0, "write '0'"), (None, "text expected, not None"), (b"x", "not b'x'")],
+)
+def test_the_names_of_a_gate(make: Make, value: Any, says: str) -> None:
+    refused(lambda: Gate(value), "name", says)
+    gate = make(patience_s=0.0)
+    for argument in ("stage", "task"):
+        refused(lambda argument=argument: gate.acquire("cpu", 1, **{argument: value}), argument, says)
+        refused(lambda argument=argument: gate.submit("cpu", 1, print, **{argument: value}), argument, says)
+    with MonotaskExecutor(gate, 1, stage=value) as executor:
+        refused(lambda: executor.submit(int), "stage", says)
+    assert gate.counts()["waiting"] == 0
 
 
 @pytest.mark.parametrize("value", ["1s", None, math.nan, True])
