@@ -94,4 +94,6 @@ def main(socket_path: str, files: Iterable[str]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(f"usage: {sys.argv[0]} SOCKET FILE...")
     main(sys.argv[1], sys.argv[2:])

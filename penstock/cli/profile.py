@@ -16,7 +16,7 @@ import msgspec
 from penstock.cli import arguments, profile_view
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.exit_statuses import Status
-from penstock.cli.profile_http import CA, DEFAULT, TOKEN, TOKEN_FILE, MasterHttp, credentials
+from penstock.cli.profile_http import CA, DEFAULT, PROFILES, TOKEN, TOKEN_FILE, MasterHttp, credentials
 from penstock.cli.profiles import Application, Entry, Run, compare, with_gaps
 from penstock.model.decode_errors import told
 
@@ -30,13 +30,13 @@ def main(argv: list[str]) -> int:
     options = _parse(argv)
     master = MasterHttp(options.master, *credentials(options.ca, options.token_file))
     if options.what == "list":
-        listed = master.get("/profiles")
+        listed = master.get(PROFILES)
         if options.json:
             _print_json(listed)
         else:
             profile_view.print_list(_read(listed, list[Entry], options.master))
         return 0
-    user = options.user or _owner(_read(master.get("/profiles"), list[Entry], options.master), options.application)
+    user = options.user or _owner(_read(master.get(PROFILES), list[Entry], options.master), options.application)
     document = master.get(f"/profiles/{quote(user, safe='')}/{quote(options.application, safe='')}")
     application = _read(with_gaps(document), Application, options.master)
     _SHOWS[options.what](application, document, options)

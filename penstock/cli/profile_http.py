@@ -15,6 +15,8 @@ from penstock.cli.exit_statuses import Status
 
 #: The default address of `penstock master` and `penstock up`.
 DEFAULT = "http://127.0.0.1:7422"
+#: The list of applications, which every master has.
+PROFILES = "/profiles"
 #: Environment variables for the credentials, overridden by options.
 TOKEN, TOKEN_FILE, CA = "PENSTOCK_HTTP_TOKEN", "PENSTOCK_HTTP_TOKEN_FILE", "PENSTOCK_HTTP_CA"
 _TIMEOUT_S = 10.0
@@ -52,7 +54,7 @@ class MasterHttp:
     """
 
     def __init__(self, url: str, ca: Path | None, token: str) -> None:
-        self._url = url
+        self._url = url.rstrip("/")
         self._ca = ca
         self._token = token
         parts = urlsplit(url if "//" in url else f"http://{url}")
@@ -95,6 +97,10 @@ class MasterHttp:
             missing = f"it requires a token; name its file with --token-file, or set ${TOKEN_FILE} or ${TOKEN}"
             wrong = "the token is refused; it is in the file http_token_file or http_read_token_file of the master"
             raise CommandError(f"{self._url}: {wrong if self._token else missing}")
+        if answer.status == http.HTTPStatus.NOT_FOUND and path == PROFILES:
+            port = urlsplit(DEFAULT).port
+            why = f"this page is no master's, whose port is {port} unless it is configured"
+            raise CommandError(f"{self._url}: {why}; give the master's address with --master")
         if answer.status != http.HTTPStatus.OK or document is None:
             why = document.get("error") if isinstance(document, dict) else f"HTTP {answer.status}: it keeps no profiles"
             unknown = answer.status == http.HTTPStatus.NOT_FOUND and isinstance(document, dict)

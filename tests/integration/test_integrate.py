@@ -191,6 +191,13 @@ def test_a_pool_works_where_there_is_no_agent(tmp_path: Path, run: Run) -> None:
     assert "going on without a grant" in complaints
 
 
+def test_the_pool_s_usage(run: Run) -> None:
+    process = run(sys.executable, _EXAMPLES / "pool.py")
+    output, complaints = process.communicate(timeout=_TIMEOUT_S)
+    assert (process.returncode, output) == (1, "") and complaints.endswith("pool.py SOCKET FILE...\n")
+    assert complaints.startswith("usage: ")
+
+
 _ONE_GATE = """
 import sys
 sys.path.insert(0, sys.argv[1])

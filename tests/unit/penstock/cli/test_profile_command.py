@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +89,18 @@ def test_list(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> Non
 def test_list_of_nothing_explains_how_to_begin(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     master["/profiles"] = []
     assert "penstock submit --executors" in out_of(capsys, "list")
+
+
+def test_the_page_of_an_agent_is_no_master_s(
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del master["/profiles"]
+    url = f"http://{os.environ['PENSTOCK_MASTER_HTTP']}"
+    assert main(["profile", "list", "--master", f"{url}/"]) == 1
+    why = (
+        "this page is no master's, whose port is 7422 unless it is configured; give the master's address with --master"
+    )
+    assert capsys.readouterr().err == f"penstock profile: {url}: {why}\n"
 
 
 def test_show(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
