@@ -47,6 +47,8 @@ def _explained(error: msgspec.MsgspecError, read_as: Any) -> tuple[str, str]:
         return where, f"{_BOUNDS[found[2]]} {found[3]} {noun} expected"
     if found := re.fullmatch(r"Expected `([a-z]+)` (>=|<=|>|<) (\S+)", text):
         return where, f"{_named(found[1])} of {_BOUNDS[found[2]]} {found[3].removesuffix('.0')} expected"
+    if found := re.fullmatch(r"Expected `str` matching regex '(.+)'", text):
+        return where, f"text that matches {found[1]} expected"
     if found := re.fullmatch(r"Expected `(.+)`, got `(.+)`", text):
         return where, f"{_named(found[1])} expected, and {_named(found[2])} found"
     if text == "Input data was truncated":

@@ -1,5 +1,5 @@
-"""The smallest values of limits, and the processors that a limit may name. A limit beyond them is a typo or has a
-wrong unit: a smaller one would stop the container."""
+"""The smallest values of limits, the processors that a limit may name, and the slots of a profile. A limit beyond them
+is a typo or has a wrong unit: a smaller one would stop the container."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ LEAST_MEMORY_BYTES = 1 << 20
 LEAST_BYTES_PER_S = 1000
 #: The most processors that a kernel is built for (arch/x86/Kconfig, NR_CPUS; as many on other architectures).
 MOST_PROCESSORS = 8192
+#: The most slots of a profile: a day has 28,800 of 3 s. An agent does nothing else for 5 µs for each.
+MOST_SLOTS = 32_768
 
 
 def least_of(name: str) -> float:
@@ -66,8 +68,11 @@ def limits_too_small(limits: Limits) -> Iterator[tuple[str, str, str]]:
 
 
 def profile_too_small(profile: Profile) -> Iterator[tuple[str, str, str]]:
-    """As :func:`too_small`, for the lowest value of each of a profile's resources."""
-    return too_small({name: min(values) for name in RESOURCES if (values := getattr(profile, name))})
+    """As :func:`too_small`, for the lowest value of each of a profile's resources; and for one with too many values."""
+    for name in RESOURCES:
+        if (slots := len(getattr(profile, name))) > MOST_SLOTS:
+            yield name, f"{slots} slots are too many", f"give at most {MOST_SLOTS}, with a longer slot_s"
+    yield from too_small({name: min(values) for name in RESOURCES if (values := getattr(profile, name))})
 
 
 def _shown(name: str, value: float) -> str:

@@ -355,7 +355,8 @@ class Resized(Result, frozen=True):
 
 class Follow(Params, frozen=True):
     """Make the limits of a container follow a profile from now on, slot by slot (Elasecutor §III); null stops that.
-    With ``strict``, a profile with a limit that this host cannot enforce is refused, and nothing changes."""
+    A resource has at most 32,768 slots. With ``strict``, a profile with a limit that this host cannot enforce is
+    refused, and nothing changes."""
 
     container: str
     profile: Profile | None

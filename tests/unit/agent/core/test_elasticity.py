@@ -208,6 +208,16 @@ def test_a_profile_whose_lowest_value_is_too_low_is_refused_and_not_followed(bed
     assert bed.node.containers.live[bed.container].profile is None
 
 
+@pytest.mark.parametrize("resource", ["cpu_cores", "memory_bytes"])
+def test_a_profile_with_more_slots_than_an_agent_has_time_for_is_refused(bed: Bed, resource: str) -> None:
+    value = 64 * MB if resource == "memory_bytes" else 1
+    with pytest.raises(RpcError, match=rf"{resource}.*32769 slots are too many.*at most 32768, with a longer slot_s"):
+        bed.follow(Profile(**{resource: (value,) * 32_769}))
+    assert bed.node.containers.live[bed.container].profile is None
+    bed.follow(Profile(**{resource: (value,) * 28_800}))
+    assert bed.node.containers.live[bed.container].profile is not None
+
+
 def test_a_profile_that_is_taken_up_again_goes_on_in_its_slot(bed: Bed) -> None:
     profile = Profile(slot_s=10, cpu_cores=(1.0, 2.0, 3.0))
     again = e.FollowRequested(1, bed.container, profile, 0.0, since_s=15.0)

@@ -91,9 +91,7 @@ def test_list_of_nothing_explains_how_to_begin(master: dict[str, Any], capsys: p
     assert "penstock submit --executors" in out_of(capsys, "list")
 
 
-def test_the_page_of_an_agent_is_no_master_s(
-    master: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_of_an_agent_is_no_master_s(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     del master["/profiles"]
     url = f"http://{os.environ['PENSTOCK_MASTER_HTTP']}"
     assert main(["profile", "list", "--master", f"{url}/"]) == 1

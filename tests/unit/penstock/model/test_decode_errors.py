@@ -16,6 +16,10 @@ class Item(msgspec.Struct, forbid_unknown_fields=True):
     colour: Literal["red", "green"] = "red"
 
 
+class Named(msgspec.Struct):
+    stream: Annotated[str, msgspec.Meta(pattern="^(stdout|stderr)$")] = ""
+
+
 class Document(msgspec.Struct, forbid_unknown_fields=True):
     items: list[Item] = []
     weights: dict[str, float] = {}
@@ -80,6 +84,12 @@ def test_an_entry_of_a_table_is_named_by_its_key(document: object, line: str) ->
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(document, Nested)
     assert told(caught.value, Nested, document=document) == line
+
+
+def test_a_text_of_another_form_is_refused_with_the_form() -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert({"stream": "x"}, Named)
+    assert told(caught.value, Named) == "stream: text that matches ^(stdout|stderr)$ expected"
 
 
 def test_a_key_of_a_map_is_named_by_its_map() -> None:
