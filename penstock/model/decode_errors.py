@@ -20,7 +20,7 @@ _NAMES = {
     "object": "a table", "null": "nothing", "None": "nothing", "bytes": "binary data",
 }  # fmt: skip
 _BOUNDS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than", "==": "exactly"}
-_COUNTED = {"array": "item", "str": "character", "object": "entry", "bytes": "byte"}
+_COUNTED = {"array": "item", "str": "character", "object": "key", "bytes": "byte"}
 
 
 def explained(error: msgspec.MsgspecError, read_as: Any, document: Any = None) -> tuple[str, str]:

@@ -22,7 +22,7 @@ class Named(msgspec.Struct):
 
 class Document(msgspec.Struct, forbid_unknown_fields=True):
     items: list[Item] = []
-    weights: dict[str, float] = {}
+    weights: Annotated[dict[str, float], msgspec.Meta(max_length=2)] = {}
 
 
 class Group(msgspec.Struct):
@@ -43,6 +43,7 @@ class Nested(msgspec.Struct):
         (b'{"items": [{"sise": 1}]}', "items[0]: there is no key 'sise'; did you mean 'size'?"),
         (b'{"things": []}', "there is no key 'things'; known keys: items, weights"),
         (b'{"weights": {"a": "b"}}', "weights[...]: a number expected, and text found"),
+        (b'{"weights": {"a": 1, "b": 2, "c": 3}}', "weights: at most 2 keys expected"),
         (b'[]', "a table expected, and a list found"),
         (b'{"items": ', "it is empty, or its end is missing"),
         (b'{items}', "it is not JSON: object keys must be strings (byte 1)"),
