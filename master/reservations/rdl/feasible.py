@@ -72,7 +72,10 @@ class _Earliest:
         takes = max(atom.lease, -(-atom.work // most))
         if atom.finish is not None and start + takes > atom.finish:
             words = self.wording
-            has = words.span(max(0, atom.finish - start))
+            begins, ends = words.time(start), words.time(atom.finish)
+            if atom.finish <= start:
+                raise _Cannot(f"its end at {ends} is not after {begins}, when it could begin; give it a later end")
+            has = words.span(atom.finish - start)
             if takes == atom.lease:
                 why = f"its lease takes {words.span(takes)}"
             else:
@@ -82,7 +85,6 @@ class _Earliest:
                     else f"{words.span(atom.work)} of a bundle"
                 )
                 why = f"{work} at {most} at once takes {words.span(takes)}"
-            begins, ends = words.time(start), words.time(atom.finish)
             raise _Cannot(f"{why}, and from {begins} to its end at {ends} it has {has}")
         return start + takes
 

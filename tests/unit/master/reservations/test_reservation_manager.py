@@ -139,6 +139,8 @@ def test_a_refusal_has_times_and_sizes() -> None:
     for rdl, said in (
         ("window(atom(b,1,1,90s,90),+0s,+1min)", "its lease takes 1.5 min, and from 2027-01-15T08:00:00Z to its end at "
          "2027-01-15T08:01:00Z it has 1 min"),
+        ("window(atom(b,1,1,1s,1),2020-01-01T00:00:00Z,2020-01-02T00:00:00Z)", "its end at 2020-01-02T00:00:00Z is not "
+         "after 2027-01-15T08:00:00Z, when it could begin; give it a later end"),
         ("window(atom(b,1,2,1s,7200),+0s,+1min)", "2 h of a bundle at 2 at once takes 1 h"),
         ("atom(<200GiB>,1,1,5s,5)", "1 bundle wants 200 GiB of memory; the cluster has 100 GiB of memory"),
         ("atom(<1GB/s disk>,1,1,5s,5)", "1 bundle wants 954 MiB/s of disk; the cluster has nothing of disk"),
