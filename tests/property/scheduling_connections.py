@@ -125,8 +125,8 @@ class Connections(CheckedMaster):
     def agent_restarts(self, node: str) -> None:
         """Restart an agent.
 
-        Its containers, their ends, its reports of other ends, and the placed tasks that frameworks execute themselves are
-        journaled; its frameworks keep their other demands until they come back.
+        Its containers, their ends, its reports of other ends, and the placed tasks that frameworks execute themselves
+        are journaled; its frameworks keep their other demands until they come back.
         """
         agent = self.agents[node]
         self.unlink(node)
