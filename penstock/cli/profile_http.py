@@ -102,7 +102,11 @@ class MasterHttp:
             why = f"this page is no master's, whose port is {port} unless it is configured"
             raise CommandError(f"{self._url}: {why}; give the master's address with --master")
         if answer.status != http.HTTPStatus.OK or document is None:
-            why = document.get("error") if isinstance(document, dict) else f"HTTP {answer.status}: it keeps no profiles"
+            why = (
+                str(document.get("error"))
+                if isinstance(document, dict)
+                else f"HTTP {answer.status}: it keeps no profiles"
+            )
             unknown = answer.status == http.HTTPStatus.NOT_FOUND and isinstance(document, dict)
             raise CommandError(f"{self._url}{path}: {why}", status=Status.UNKNOWN if unknown else Status.FAILED)
         return document

@@ -84,9 +84,8 @@ def name(argument: str, value: Any) -> str:
     if not isinstance(value, str):
         remedy = f"write {str(value)!r}" if isinstance(value, Real) else "write for example 'map'"
         raise TypeError(f"{argument}: text expected, not {_shown(value)}; {remedy}")
-    if not value.isascii():
-        value = value.encode("utf-8", "replace").decode()
-    return value[:LONGEST_NAME]
+    text: str = value if value.isascii() else value.encode("utf-8", "replace").decode()
+    return text[:LONGEST_NAME]
 
 
 def _number(name: str, value: Any, what: str, remedy: str, parse: Callable[[str], float] | None = None) -> Any:

@@ -38,8 +38,10 @@ class Uses:
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 body = child.body[1:] if ast.get_docstring(child, clean=False) is not None else child.body
                 self.lines[prefix + child.name] = sum((each.end_lineno or 0) - each.lineno + 1 for each in body)
-            named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            self._define(child, f"{prefix}{child.name}." if named else prefix)
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                self._define(child, f"{prefix}{child.name}.")
+            else:
+                self._define(child, prefix)
 
 
 @dataclass(frozen=True)
