@@ -95,8 +95,7 @@ class LimitEnforcer:
         Raises:
             OSError: the cgroup cannot be created.
         """
-        if self._tree is not None:
-            confinement = self._with_pids_max(confinement)
+        confinement = self._with_pids_max(confinement)
         one = self._containers[container] = _Confined(confinement)
         self._set_class()
         if self._tree is None:
@@ -120,7 +119,7 @@ class LimitEnforcer:
         one = self._containers.get(container)
         if one is None or one.ending:
             return
-        one.wanted = self._with_pids_max(confinement) if self._tree is not None else confinement
+        one.wanted = self._with_pids_max(confinement)
         if self._tree is not None:
             self._tree.groups.put(container, one.wanted)
         self._set_class()
@@ -387,7 +386,7 @@ class LimitEnforcer:
 
     def _with_pids_max(self, confinement: Confinement) -> Confinement:
         """Limit processes even without a request, so that a fork bomb ends in its own container."""
-        default = 0 if confinement.borrowed else self._pids_max()
+        default = 0 if confinement.borrowed or self._tree is None else self._pids_max()
         unset = default and confinement.pids_max is None
         return structs.replace(confinement, pids_max=default) if unset else confinement
 
