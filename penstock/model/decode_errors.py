@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -67,7 +66,7 @@ def told(error: msgspec.MsgspecError, read_as: Any, *, key: str = "", document: 
 
 def toml_key(name: str) -> str:
     """Return a key as TOML writes it: ``eve``, ``"research/eve"``."""
-    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else msgspec.json.encode(name).decode()
 
 
 def told_toml(name: object, text: str, error: tomllib.TOMLDecodeError) -> str:

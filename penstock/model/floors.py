@@ -71,7 +71,7 @@ def profile_too_small(profile: Profile) -> Iterator[tuple[str, str, str]]:
     """As :func:`too_small`, for the lowest value of each of a profile's resources; and for one with too many values."""
     for name in RESOURCES:
         if (slots := len(getattr(profile, name))) > MOST_SLOTS:
-            yield name, f"{slots} slots are too many", f"give at most {MOST_SLOTS}, with a longer slot_s"
+            yield name, f"{counted(slots, 'slot')} are too many", f"give at most {MOST_SLOTS}, with a longer slot_s"
     yield from too_small({name: min(values) for name in RESOURCES if (values := getattr(profile, name))})
 
 

@@ -145,11 +145,11 @@ def test_what_ended_jobs_used_in_a_container_is_left_out_after_a_restart_of_the_
     bed.restart(container)
     bed.sample(**{name: 0.5})
     expected_s = {"nothing": 7.5, "the next job": 3.5, "no job": 0.75}[then]
-    assert bed.node.ranks.standings[container].cpu_s == pytest.approx(expected_s), "its job has not been joined again"
+    assert bed.node.cpu_times.cpu_s[container] == pytest.approx(expected_s), "its job has not been joined again"
     if then != "no job":
         bed.register(bed.connect(container), job=job)
         bed.sample()
-        assert bed.node.ranks.standings[job].cpu_s == pytest.approx(expected_s)
+        assert bed.node.cpu_times.cpu_s[job] == pytest.approx(expected_s)
         bed.end(container)
         assert bed.node.cpu_times.cpu_s[job] == pytest.approx(expected_s)
 
@@ -166,7 +166,7 @@ def test_after_a_restart_a_long_job_has_used_all_but_what_a_short_one_beside_it_
     bed.restart(container)
     bed.register(bed.connect(container), job=long)
     bed.sample()
-    assert bed.node.ranks.standings[long].cpu_s == pytest.approx(1002.0)
+    assert bed.node.cpu_times.cpu_s[long] == pytest.approx(1002.0)
 
 
 def test_of_several_jobs_of_a_connection_the_first_has_the_container(bed: Bed) -> None:
