@@ -18,7 +18,7 @@ import os
 import re
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import TypeVar
@@ -140,13 +140,15 @@ class Journal:
         self._over = False
         self._lock = threading.Lock()  # of _log and _old, between the event loop and the thread
         self._timer: ThreadTimer | None = None
+        self._start_timer: Callable[[], object] = lambda: None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread that syncs the log to the disk. Raises OSError: no descriptor is free."""
-        self._timer = timer = ThreadTimer()
+        self._timer = timer = ThreadTimer(SYNC_S)
+        self._start_timer = timer.start
         if self._sync_due:
-            timer.set(SYNC_S)
+            timer.start()
         self._thread = threading.Thread(target=self._keep_synced, args=(timer,), name="journal", daemon=True)
         self._thread.start()
 
@@ -154,7 +156,7 @@ class Journal:
         """Sync the rest to the disk; nothing can be written afterwards."""
         self._over = True
         if self._timer is not None and self._thread is not None:
-            self._timer.set(0.0)
+            self._timer.expire()
             self._thread.join()
             self._timer.close()
         with contextlib.suppress(OSError):  # the next agent reads what the kernel has
@@ -188,7 +190,8 @@ class Journal:
             # The kernel drops data that it could not write (fsync(2)): all records go into another file.
             self._begin_anew()
             self._not_synced = None
-            self._sync_soon()
+            self._sync_due = True
+            self._start_timer()
 
     def read(self, room: str, of: type[T]) -> list[T]:
         """Return every record of a room. One that cannot be read is set aside as ``….bad`` and logged."""
@@ -239,7 +242,9 @@ class Journal:
             self._begin_anew()
         self._log.append(_framed(_Entry(room, key, data)))
         self._keep(room, key, data)
-        self._sync_soon()
+        if not self._sync_due:
+            self._sync_due = True
+            self._start_timer()
         if self._log.size_bytes > max(_LEAST_BYTES, _TIMES_RECORDS * self._records_bytes):
             with contextlib.suppress(OSError):  # no room for another log: this one is complete
                 self._begin_anew()
@@ -258,12 +263,6 @@ class Journal:
         with self._lock:
             self._old.append(self._log)
             self._log, self._new_names = fresh, True
-
-    def _sync_soon(self) -> None:
-        if not self._sync_due:
-            self._sync_due = True
-            if self._timer is not None:
-                self._timer.set(SYNC_S)
 
     def _keep_synced(self, timer: ThreadTimer) -> None:
         """Run the thread: changes that come together are synced together, as are those made while the disk is busy."""

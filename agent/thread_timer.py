@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 
 _CLOEXEC = os.O_CLOEXEC  # TFD_CLOEXEC
 _EXPIRATIONS_BYTES = 8
@@ -18,17 +20,15 @@ _libc = ctypes.PyDLL(None, use_errno=True)
 
 
 class ThreadTimer:
-    """A timer that is not set at first; each setting replaces an earlier one."""
+    """A timer for one delay. :attr:`start` lets :meth:`wait` return after it, :attr:`expire` at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, delay_s: float) -> None:
         """Raises OSError: no descriptor is free."""
-        self._descriptor = _checked(_libc.timerfd_create(time.CLOCK_MONOTONIC, _CLOEXEC))
-
-    def set(self, delay_s: float) -> None:
-        """Let :meth:`wait` return after this time, at once for 0."""
-        seconds, nanoseconds = divmod(max(1, round(delay_s * _NANOSECONDS)), _NANOSECONDS)  # zero would switch it off
-        once = (ctypes.c_long * 4)(0, 0, seconds, nanoseconds)  # struct itimerspec
-        _checked(_libc.timerfd_settime(self._descriptor, 0, once, None))
+        descriptor = self._descriptor = int(_libc.timerfd_create(time.CLOCK_MONOTONIC, _CLOEXEC))
+        if descriptor < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self.start: Callable[[], object] = partial(_libc.timerfd_settime, descriptor, 0, _once_after(delay_s), None)
+        self.expire: Callable[[], object] = partial(_libc.timerfd_settime, descriptor, 0, _once_after(0.0), None)
 
     def wait(self) -> None:
         """Wait until it expires, or return at once if it has expired since the last call."""
@@ -39,7 +39,7 @@ class ThreadTimer:
         os.close(self._descriptor)
 
 
-def _checked(result: int) -> int:
-    if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return result
+def _once_after(delay_s: float) -> ctypes.Array[ctypes.c_long]:
+    """Return a struct itimerspec."""
+    seconds, nanoseconds = divmod(max(1, round(delay_s * _NANOSECONDS)), _NANOSECONDS)  # zero would switch it off
+    return (ctypes.c_long * 4)(0, 0, seconds, nanoseconds)

@@ -253,13 +253,14 @@ def test_changes_that_come_together_are_brought_to_the_disk_together(
         """The journal's; a test lets it expire."""
 
         def __init__(self) -> None:
-            self.delays_s: list[float] = []
+            self.starts = 0
             self.expired = threading.Semaphore(0)
 
-        def set(self, delay_s: float) -> None:
-            self.delays_s.append(delay_s)
-            if not delay_s:
-                self.expired.release()
+        def start(self) -> None:
+            self.starts += 1
+
+        def expire(self) -> None:
+            self.expired.release()
 
         def wait(self) -> None:
             assert self.expired.acquire(timeout=30)
@@ -270,23 +271,22 @@ def test_changes_that_come_together_are_brought_to_the_disk_together(
     sizes: queue.SimpleQueue[int] = queue.SimpleQueue()
     monkeypatch.setattr(os, "fdatasync", lambda descriptor: sizes.put(os.fstat(descriptor).st_size))
     timer = Timer()
-    monkeypatch.setattr(module, "ThreadTimer", lambda: timer)
+    monkeypatch.setattr(module, "ThreadTimer", lambda delay_s: timer)
     journal = Journal(tmp_path)
     journal.write("jobs", "a", job("n"))
     journal.start()
     journal.write("jobs", "b", job("m"))
-    assert timer.delays_s == [module.SYNC_S]
-    timer.expired.release()
+    assert timer.starts == 1
+    timer.expire()
     assert sizes.get(timeout=30) == log_of(tmp_path).stat().st_size
     journal.write("jobs", "c", job("o"))
-    assert timer.delays_s == [module.SYNC_S] * 2, "the thread reset it before it synced"
+    assert timer.starts == 2, "what comes during a sync, or after it, is synced the next time"
     journal.close()
-    assert timer.delays_s == [module.SYNC_S, module.SYNC_S, 0.0]
     assert sizes.get(timeout=30) == log_of(tmp_path).stat().st_size
 
 
 def test_a_thread_waits_for_a_timer_that_another_sets() -> None:
-    timer, woken = ThreadTimer(), threading.Event()
+    timer, woken = ThreadTimer(1000.0), threading.Event()
 
     def wait() -> None:
         timer.wait()
@@ -294,15 +294,21 @@ def test_a_thread_waits_for_a_timer_that_another_sets() -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    timer.set(1000.0)
+    timer.start()
     assert not woken.is_set()
-    timer.set(0.0)
+    timer.expire()
     assert woken.wait(30)
     thread.join()
-    began = time.monotonic()
-    timer.set(0.01)
-    timer.wait()
-    assert time.monotonic() - began >= 0.01
+    timer.close()
+
+
+def test_a_timer_waits_for_its_delay() -> None:
+    timer = ThreadTimer(0.01)
+    for _ in range(2):
+        began = time.monotonic()
+        timer.start()
+        timer.wait()
+        assert time.monotonic() - began >= 0.01
     timer.close()
 
 
