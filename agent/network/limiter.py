@@ -96,7 +96,8 @@ class NetworkLimiter:
     def attach(self, slot: int, cgroup: Path, shape: Shape) -> dict[str, str]:
         """Limit and count all traffic of the cgroup and those below it, from now on. Idempotent.
 
-        Call it before anything runs in the cgroup, so that every socket of the container is included.
+        Call it before anything runs in the cgroup, so that every socket of the container is included. Counts begin with
+        zero; those of an earlier agent are found by :meth:`reconcile`.
 
         Returns:
             What is not enforced → why, with the remedy: ``network_egress_bytes_per_s on eth0``,
@@ -108,7 +109,7 @@ class NetworkLimiter:
         if not 1 <= slot <= MAX_SLOT:
             raise ValueError(f"slot {slot} is not within 1 … {MAX_SLOT}")
         self._look(again=False)
-        return self._take(slot, cgroup, shape)
+        return self._take(slot, cgroup, shape, counts=None)
 
     @_in_worker
     def change(self, slot: int, shape: Shape) -> dict[str, str]:
@@ -199,7 +200,7 @@ class NetworkLimiter:
                 container.shape = shape
                 self._carry_out(slot, programs=bool(lost))
             else:
-                self._take(slot, cgroup, shape)
+                self._take(slot, cgroup, shape, counts=_carried(cgroup))
         roots = self._htb.roots()
         for tree in self._trees:
             stood = tree.installed
@@ -235,8 +236,8 @@ class NetworkLimiter:
 
     # ------------------------------------------------------------ inside
 
-    def _take(self, slot: int, cgroup: Path, shape: Shape) -> dict[str, str]:
-        """Add a container, with the counts of an earlier agent if there are any."""
+    def _take(self, slot: int, cgroup: Path, shape: Shape, counts: bytes | None) -> dict[str, str]:
+        """Add a container, with the ``counts`` of an earlier agent if there are any."""
         former = self._containers.get(slot)
         if former is not None and former.cgroup != cgroup:
             _unmark(former.cgroup)
@@ -245,7 +246,7 @@ class NetworkLimiter:
             for tree in self._trees:
                 tree.drop_packets(slot)
             with contextlib.suppress(OSError):  # marking reports it
-                self._open_table().fill(slot, _carried(cgroup))
+                self._open_table().fill(slot, counts)
         self._containers[slot] = _Container(cgroup, shape, {})
         return self._carry_out(slot)
 

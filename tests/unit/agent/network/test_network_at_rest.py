@@ -9,14 +9,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from agent.network import NetworkLimiter, limiter, link_changes
 from agent.network.htb import Htb
-from agent.network.htb_parameters import HtbClass
+from agent.network.htb_parameters import HtbClass, Shape
 from agent.network.htb_tree import HtbTree
 from agent.network.link_changes import LinkChanges
 from agent.network.links import Link
@@ -117,6 +119,21 @@ def test_a_look_that_failed_after_the_links_were_read_is_made_again(monkeypatch:
         look(made).result()
         look(made).result()
         assert len(asked) == 1
+
+
+def test_programs_of_an_earlier_agent_are_looked_for_only_on_containers_of_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[Path] = []
+    monkeypatch.setattr(limiter, "BpfMap", Mock())
+    monkeypatch.setattr(limiter.bpf, "attach", lambda cgroup, programs, slot: {})
+    monkeypatch.setattr(limiter.bpf, "former_slot", looked.append)
+    with made_on(Kernel(), Messages(), monkeypatch) as made:
+        new, former = Path("/new"), Path("/former")
+        made.attach(1, new, Shape()).result()
+        assert looked == []
+        made.reconcile({1: (new, Shape()), 2: (former, Shape())}).result()
+        assert looked == [former]
 
 
 def test_a_link_without_our_root_is_left_alone_by_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
