@@ -83,7 +83,7 @@ def read(of: type[T], sources: Sources, check: Callable[[T], None] = lambda tabl
     values: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
     faults: list[str] = []
-    options = ((key, scalar(text), Origin("--set", "--set")) for key, text in sources.overrides.items())
+    options = ((key, _value(of, key, text), Origin("--set", "--set")) for key, text in sources.overrides.items())
     for key, value, origin in (*_of_file(sources.file), *_of_environment(of, sources), *options):
         try:
             values[key] = _converted(of, key, value)
@@ -106,7 +106,7 @@ def given(of: type[msgspec.Struct], key: str, text: str) -> Any:
     Raises:
         SettingsError: there is no such key (the message has the nearest key), or the value does not fit it.
     """
-    return _converted(of, key, scalar(text))
+    return _converted(of, key, _value(of, key, text))
 
 
 @functools.cache
@@ -170,11 +170,19 @@ def _of_environment(of: type[msgspec.Struct], sources: Sources) -> Iterator[_Ent
         if not variable.startswith(sources.prefix):
             continue
         if variable in names:
-            yield names[variable], scalar(text), Origin("environment", f"${variable}")
+            yield names[variable], _value(of, names[variable], text), Origin("environment", f"${variable}")
         else:
             faults.append(f"${variable}: there is no such key; {_nearest(variable, names)}")
     if faults:
         raise SettingsError(*faults)
+
+
+def _value(of: type[msgspec.Struct], key: str, text: str) -> Any:
+    """Return the value of ``KEY=VALUE``. Where the key is declared as text, a number is text: ``--set node=7``."""
+    value = scalar(text)
+    kind = declared_keys(of)[key].type if key in declared_keys(of) else None
+    is_text = getattr(kind, "__origin__", kind) is str  # also of Annotated[str, …]
+    return text if is_text and not isinstance(value, str) else value
 
 
 def scalar(text: str) -> Any:

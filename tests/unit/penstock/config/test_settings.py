@@ -8,7 +8,18 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
-from penstock.config.settings import LIVE, Origin, SettingsError, Sources, entry, host_port, live_keys, load, read
+from penstock.config.settings import (
+    LIVE,
+    Origin,
+    SettingsError,
+    Sources,
+    entry,
+    given,
+    host_port,
+    live_keys,
+    load,
+    read,
+)
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +57,14 @@ def test_overrides_win_and_need_no_quotes(path: Path) -> None:
     assert load(Table, path, {"node": "127.0.0.1:7420", "memory_bytes": "64M"}) == Table(
         node="127.0.0.1:7420", memory_bytes=64 * 1024**2
     )
+
+
+@pytest.mark.parametrize("text", ["7", "1.5", "true", "2026-11-30"])
+def test_an_override_of_a_text_is_text_whatever_it_looks_like(text: str) -> None:
+    assert load(Table, None, {"node": text}).node == text
+    assert given(Table, "node", text) == text
+    sources = Sources(None, {}, "P_", {"P_NODE": text})
+    assert read(Table, sources).table.node == text
 
 
 @pytest.mark.parametrize(
