@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.model.container import Ended
 
 #: Standard output's descriptor (stdout(3)).
-STDOUT_FILENO = 1
+_STDOUT_FILENO = 1
 #: The interval of reads from a running container (seconds).
 _LOOK_S = 0.25
 #: The most containers that an error names.
@@ -110,5 +110,5 @@ def _reader_is_gone() -> bool:
     would fail, and the command would last as long as the container.
     """
     output = select.poll()
-    output.register(STDOUT_FILENO, 0)  # errors are reported without being asked for (poll(2))
+    output.register(_STDOUT_FILENO, 0)  # errors are reported without being asked for (poll(2))
     return bool(output.poll(0))

@@ -38,7 +38,7 @@ def _explained(error: msgspec.MsgspecError, read_as: Any) -> tuple[str, str]:
     if found := re.fullmatch(r"Object missing required field `(.+)`", text):
         return where, f"the key {found[1]!r} is missing"
     if found := re.fullmatch(r"Object contains unknown field `(.+)`", text):
-        return where, f"there is no key {found[1]!r}{_hint(found[1], keys(read_as, where))}"
+        return where, f"there is no key {found[1]!r}{_hint(found[1], _keys(read_as, where))}"
     if found := re.fullmatch(r"Invalid enum value (.+)", text):
         return where, f"{found[1]} is unknown; one of {', '.join(choices(read_as, where)) or 'those documented'}"
     if found := re.fullmatch(r"Expected `([a-z]+)` of length (>=|<=|==|>|<) (\d+)", text):
@@ -136,7 +136,7 @@ def choices(read_as: Any, where: str = "") -> list[str]:
     return []
 
 
-def keys(read_as: Any, where: str = "") -> list[str]:
+def _keys(read_as: Any, where: str = "") -> list[str]:
     """Return the keys of a table, or of that at a place of a type; none if they are not fixed."""
     kinds = _alternatives(_at(read_as, where))
     return [field.encode_name for each in kinds if isinstance(each, inspect.StructType) for field in each.fields]
