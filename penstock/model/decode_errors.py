@@ -83,7 +83,7 @@ def _with_keys(where: str, document: Any, read_as: Any) -> str:
     shown = ""
     for step in re.findall(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+", where):
         if step == "[...]":
-            faulty = [key for key in _keys(document, way) if _fails_at(_only(document, way, key), read_as) == where]
+            faulty = [key for key in _keys_at(document, way) if _fails_at(_only(document, way, key), read_as) == where]
             if not faulty:
                 return where
             way.append(faulty[0])
@@ -94,7 +94,7 @@ def _with_keys(where: str, document: Any, read_as: Any) -> str:
     return shown.removeprefix(".")
 
 
-def _keys(document: Any, way: list[str | int]) -> list[str]:
+def _keys_at(document: Any, way: list[str | int]) -> list[str]:
     for step in way:
         document = document[step]
     return list(document) if isinstance(document, Mapping) else []
