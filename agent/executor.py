@@ -200,6 +200,7 @@ class Executor:
     async def settled(self, container: str) -> None:
         """Wait until the kernel has the container's latest limits."""
         await self._limit_enforcer.settled(container)
+        self._limit_enforcer.report(container)
 
     async def settle(self) -> None:
         """Wait until all tasks begun are done."""

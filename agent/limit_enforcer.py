@@ -78,11 +78,7 @@ class LimitEnforcer:
         self._containers: dict[str, _Confined] = {}
         self._leaving: dict[str, _Confined] = {}  # removed, and still in their slots
         self._detaching: set[int] = set()  # the slots that they leave
-        self._together = Together(tree)
-
-    def cap(self, *, memory_bytes: int, cores: float | None, pids: int | None) -> dict[str, str]:
-        """Limit all containers together; return each limit that cannot be enforced → why."""
-        return self._together.cap(memory_bytes=memory_bytes, cores=cores, pids=pids)
+        self.together = Together(tree)
 
     # ------------------------------------------------------------ one container
 
@@ -129,8 +125,7 @@ class LimitEnforcer:
 
     def ends(self, container: str) -> None:
         """Let a container end that has notice of it: with it, all of them are not behind the host's other processes."""
-        one = self._containers.get(container)
-        if one is not None:
+        if (one := self._containers.get(container)) is not None:
             one.ending = True
             self._set_class()
 
@@ -150,9 +145,13 @@ class LimitEnforcer:
 
     async def settled(self, container: str) -> None:
         """Wait until the kernel has the latest confinement."""
-        one = self._containers.get(container)
-        if one is not None and one.worker is not None:
+        if (one := self._containers.get(container)) is not None and one.worker is not None:
             await asyncio.wait([one.worker])
+
+    def report(self, container: str) -> None:
+        """Report again what is not enforced: it may be asked for only now."""
+        if (one := self._containers.get(container)) is not None:
+            self._report(container, one)
 
     async def remove(self, container: str) -> None:
         """Remove a container's network class and its pending changes, once its cgroup is removed."""
@@ -359,14 +358,14 @@ class LimitEnforcer:
     def _report_if_new(self, container: str, one: _Confined, not_enforced: dict[str, str]) -> None:
         if not_enforced != one.not_enforced:
             one.not_enforced = not_enforced
-            self._report(container, one)
+            asyncio.get_running_loop().call_soon(self._report, container, one)  # the core may be deciding just now
 
     def _report(self, container: str, one: _Confined) -> None:
         one.groups_failed = {} if self._tree is None else self._tree.groups.failed(container)
         self._on_confined(container, one.not_enforced | one.groups_failed)
 
     def _protect(self, *, less: bool = False) -> None:
-        self._together.protect(sum(one.wanted.memory_low_bytes for one in self._containers.values()), less=less)
+        self.together.protect(sum(one.wanted.memory_low_bytes for one in self._containers.values()), less=less)
 
     def _regroup(self, container: str, confinement: Confinement) -> None:
         if self._tree is not None:
@@ -382,7 +381,7 @@ class LimitEnforcer:
     def _set_class(self) -> None:
         """While all containers are opportunistic and go on, they are together behind the host's other processes."""
         each = self._containers.values()
-        self._together.make_idle(bool(each) and all(one.wanted.opportunistic and not one.ending for one in each))
+        self.together.make_idle(bool(each) and all(one.wanted.opportunistic and not one.ending for one in each))
 
     def _with_pids_max(self, confinement: Confinement) -> Confinement:
         """Limit processes even without a request, so that a fork bomb ends in its own container."""

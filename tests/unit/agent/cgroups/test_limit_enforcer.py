@@ -8,15 +8,23 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
+from agent.core import events as e
 from agent.core.confinement import Confinement, worth_saying
 from agent.core.snapshot import Snapshot
+from agent.journal import Journal
 from agent.limit_enforcer import LimitEnforcer
 from penstock.model import ContainerSpec, Limits
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch, Resize
+from penstock.wire.errors import RpcError
 from tests.fakes.fake_cgroups import FakeCgroups
 from tests.unit.agent.cgroups.conftest import Make
+from tests.unit.agent.shell.shell_bed import Silent, make_shell
 
 
 async def test_the_default_is_in_force_unless_the_container_has_its_own(make: Make) -> None:
@@ -48,6 +56,7 @@ async def test_what_follows_the_rank_of_a_job_is_in_force_at_once(make: Make) ->
     limit_enforcer.confine("a", Confinement(cpu_weight=6, disk_weight=62, rank=1, pids_max=7))
     written = {path.rpartition("/")[2]: text for path, text in fake.writes if "/a/" in path}
     assert (written["cpu.weight"], written["io.weight"]) == ("6", "default 62")
+    await asyncio.sleep(0)
     assert [[*each] for each in told] == [["disk_weight"]]
     limit_enforcer.confine("a", Confinement(cpu_weight=6, disk_weight=62, rank=1, pids_max=8))
     await limit_enforcer.settled("a")
@@ -61,9 +70,44 @@ async def test_a_rank_that_the_kernel_refuses_is_reported_once(make: Make) -> No
     await limit_enforcer.create("a", Confinement())
     for weight in (6, 7):
         limit_enforcer.confine("a", Confinement(cpu_weight=weight))
+        await asyncio.sleep(0)
     assert [[*each] for each in told] == [["cpu_weight"]]
+    limit_enforcer.report("a")
+    assert [[*each] for each in told] == [["cpu_weight"]] * 2, "somebody may have asked for that weight now"
     limit_enforcer.confine("a", Confinement())
+    await asyncio.sleep(0)
     assert told[-1] == {}
+
+
+async def test_a_weight_refused_to_a_rank_is_refused_to_somebody_who_asks_for_one(make: Make, tmp_path: Path) -> None:
+    """Nobody is told of the rank's, as nobody asked for it."""
+    _, tree = make(of=NoWeights)
+    executor = Enforcing()
+    shell = make_shell(Journal(tmp_path), executor)
+    enforcer = executor.enforcer = LimitEnforcer(tree, None, lambda name, why: shell.dispatch(e.Confined(name, why)))
+    container = str(shell.dispatch(e.Requested(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",))))))
+    await enforcer.create(container, Confinement())
+    shell.dispatch(e.ContainerStarted(container, 7, {}, 1e9))
+    enforcer.confine(container, Confinement(cpu_weight=6))
+    asked = Resize(container=container, limits={"cpu_weight": 50}, strict=True)
+    with pytest.raises(RpcError, match=r"nothing was changed: cpu_weight is not enforced: .* Permission denied"):
+        await shell.resize(e.Requested(m.RESIZE, 1, asked))
+    assert shell.node.containers.live[container].not_enforced == {}
+
+
+class Enforcing(Silent):
+    """An executor that changes cgroups, and starts nothing."""
+
+    enforcer: LimitEnforcer
+
+    def confine(self, container: str, confinement: Confinement) -> None:
+        """See Executor."""
+        self.enforcer.confine(container, confinement)
+
+    async def settled(self, container: str) -> None:
+        """See Executor."""
+        await self.enforcer.settled(container)
+        self.enforcer.report(container)
 
 
 class NoWeights(FakeCgroups):
@@ -71,7 +115,7 @@ class NoWeights(FakeCgroups):
 
     def exchange(self, path: bytes, text: str) -> str:
         """See FakeCgroups."""
-        if path.endswith(b"/a/cpu.weight") and text != "100":
+        if path.endswith(b"/cpu.weight") and text != "100":
             raise OSError(errno.EACCES, os.strerror(errno.EACCES), os.fsdecode(path))
         return super().exchange(path, text)
 
@@ -99,7 +143,7 @@ SAMPLE = Snapshot(at=0.0, interval_s=1.0)
 async def test_a_container_that_follows_another_changes_nothing_above_it(make: Make) -> None:
     fake, tree = make()
     limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
-    limit_enforcer.cap(memory_bytes=1 << 30, cores=None, pids=None)
+    limit_enforcer.together.cap(memory_bytes=1 << 30, cores=None, pids=None)
     protects = Confinement(memory_low_bytes=8 * MIB)
     await limit_enforcer.create("a", protects)
     assert fake.read(LOW.encode()).strip() == str(8 * MIB)
@@ -145,7 +189,7 @@ async def test_containers_are_behind_the_host_while_all_of_them_are_opportunisti
 async def test_a_container_that_is_killed_is_behind_nobody_and_no_repair_changes_that(make: Make) -> None:
     fake, tree = make()
     limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
-    limit_enforcer.cap(memory_bytes=1 << 30, cores=None, pids=None)
+    limit_enforcer.together.cap(memory_bytes=1 << 30, cores=None, pids=None)
     for container in ("a", "b"):
         await limit_enforcer.create(container, Confinement(opportunistic=True))
     limit_enforcer.let_end("a")
