@@ -229,6 +229,7 @@ class Node(NodeState):
         if request.job:
             job = self._members.job_of(event.session, request.job, member=False)
             instructions: list[Instruction] = [Notify(event.session, job.waiting())] if job.waits else []
+            instructions += [Notify(event.session, ended) for ended in origin_journal.own_ends(job)]
         else:
             quotas.check_job(session, self.settings.quotas, self.jobs.values())
             fresh = f"{self.settings.node}-{next(self._ids)}"

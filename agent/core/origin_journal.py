@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from agent.core.events import EndUnread
 from agent.core.instructions import Instruction, Record
 from agent.core.records import Job, TaskEnd, TaskHere, journal_key
+from penstock.wire.agent_api import TaskEnded
 from penstock.wire.master_api import AwaitedTask
 
 ENDS = "ends"
@@ -37,6 +38,27 @@ def drop_awaited(job: Job, name: str) -> list[Instruction]:
     return [Record(AWAITED, journal_key(job.record.job, name), None)] if own else []
 
 
+def ended(job: Job, name: str) -> list[Instruction]:
+    """Journal the end of a task that its framework may not read, in place of the record of the awaited task.
+
+    That is every end while the framework is away, and that of a task which it executes itself: it does not ask the next
+    agent for it, unless it has cancelled it.
+    """
+    gone = drop_awaited(job, name)
+    keeps = not job.sessions or (gone and not job.tasks[name].cancelled)
+    return keep_end(job, name) + gone if keeps else gone
+
+
+def own_ends(job: Job) -> list[TaskEnded]:
+    """Return the kept ends of tasks that a framework executes itself, for a connection that joins the job."""
+    tasks = [(name, job.tasks[name]) for name in sorted(job.own_ends)]
+    return [
+        TaskEnded(job=job.record.job, task=name, node=task.node, ended=task.ended)
+        for name, task in tasks
+        if task.ended is not None
+    ]
+
+
 def end_unread(jobs: Mapping[str, Job], event: EndUnread) -> list[Instruction]:
     """Keep the end of a task whose framework is connected but does not read."""
     return keep_end(jobs[event.job], event.task) if event.job in jobs else []
@@ -47,8 +69,9 @@ def keep_end(job: Job, task: str) -> list[Instruction]:
     known = job.tasks.get(task)
     if known is None or known.ended is None or task in job.kept_ends:
         return []
-    job.kept_ends.add(task)
-    kept = TaskEnd(job=job.record.job, task=task, node=known.node, ended=known.ended)
+    own = bool(known.stage) and known.request.command is None
+    kept = TaskEnd(job=job.record.job, task=task, node=known.node, ended=known.ended, own=own)
+    _kept(job, kept)
     return [Record(ENDS, journal_key(job.record.job, task), kept)]
 
 
@@ -71,8 +94,14 @@ def take_back(jobs: Mapping[str, Job], awaited: Iterable[AwaitedTask], ends: Ite
             instructions += drop_awaited(job, end.task)
         job.tasks[end.task] = known = TaskHere.of_earlier_agent(end.task)
         known.end(end.ended, end.node)
-        job.kept_ends.add(end.task)
+        _kept(job, end)
     return instructions
+
+
+def _kept(job: Job, end: TaskEnd) -> None:
+    job.kept_ends.add(end.task)
+    if end.own:
+        job.own_ends.add(end.task)
 
 
 def drop(job: Job) -> list[Instruction]:

@@ -267,12 +267,13 @@ def journal_key(job: str, task: str) -> str:
 
 
 class TaskEnd(msgspec.Struct, kw_only=True):
-    """How a task of this origin ended, journaled for a framework that was away when the master reported it."""
+    """How a task of this origin ended, journaled for a framework that may not have read it."""
 
     job: str
     task: str
     node: str
     ended: Ended
+    own: bool = False  # its framework executes it itself, and therefore asks no later agent for it
 
 
 class Waits(msgspec.Struct, frozen=True):
@@ -320,10 +321,12 @@ class Job:
     waits_for_ever: bool = False  # the cluster has no nodes large enough for it
     stages: list[StageProgress] = field(default_factory=list)  # from its framework's last report
     orphan_since: float | None = None  # without connections since then (after a restart of the agent)
-    # Restored after a restart, so not all its tasks are known until its framework asks again for its commands and for
-    # tasks without a node; an earlier version journaled no placed tasks that the framework executes itself.
+    # Restored after a restart, as long as it lives: not all its tasks are known until its framework asks again for its
+    # commands and for tasks without a node; an earlier version journaled no placed tasks that the framework executes
+    # itself.
     recovered: bool = False
     kept_ends: set[str] = field(default_factory=set)  # tasks whose ends are journaled until the job is over
+    own_ends: set[str] = field(default_factory=set)  # those of them that its framework executes itself
 
     def __post_init__(self) -> None:
         self.state = "admitted" if self.record.admitted else "waiting"

@@ -257,7 +257,8 @@ def apply(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instru
     """Pass on the master's message about a task of this origin: where it was placed, that it is stuck, how it ended.
 
     A task ends once. After its end is answered no other process keeps it. While the framework is away or does not read,
-    it is journaled: otherwise, if the agent dies again, the framework would have the task placed, and run, again.
+    it is journaled: otherwise, if the agent dies again, the framework would have the task placed, and run, again. So is
+    the end of a task that the framework executes itself: it would wait for it for ever.
     """
     if isinstance(decision, TellStuck):
         stuck = TaskStuck(job=decision.job, task=decision.task, helper=decision.helper, node=decision.node)
@@ -272,11 +273,8 @@ def apply(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instru
         placed = TaskPlaced(job=decision.job, task=decision.task, node=decision.node)
         return [*origin_journal.keep_awaited(job, decision.task), *job.notify(placed)]
     known.end(decision.ended, decision.node)
-    gone = origin_journal.drop_awaited(job, decision.task)
-    if not job.sessions:
-        return origin_journal.keep_end(job, decision.task) + gone
     over = TaskEnded(job=decision.job, task=decision.task, node=decision.node, ended=decision.ended)
-    return gone + job.notify(over)
+    return origin_journal.ended(job, decision.task) + job.notify(over)
 
 
 def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:

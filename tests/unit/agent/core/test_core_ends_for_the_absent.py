@@ -157,6 +157,34 @@ def test_an_end_for_the_absent_replaces_its_record(bed: Bed) -> None:
     assert bed.node.jobs[job].tasks["own"].ended == EXIT
 
 
+@pytest.mark.parametrize("deaths", [0, 1, 2])
+@pytest.mark.parametrize("away", [False, True])
+def test_the_end_of_one_is_told_to_who_joins_its_job_again(bed: Bed, away: bool, deaths: int) -> None:
+    """Its framework, which may not have read it, asks for it no more, and would wait for it for ever."""
+    job = placed(bed)
+    if away:
+        bed.restart()
+    lost = Ended(by=EndedBy.LOST)
+    bed.decide(api.TellEnded(job=job, task="own", node="other", ended=lost))
+    assert bed.of("awaited") == []
+    for _ in range(deaths):
+        bed.restart()
+    bed.open(2)
+    bed.done.clear()
+    bed.register(2, job=job)
+    assert told(bed.done) == [TaskEnded(job=job, task="own", node="other", ended=lost)]
+    bed.send(e.Requested(m.END_JOB, 2, EndJob(job=job)))
+    assert bed.journal == {}
+
+
+def test_the_end_of_one_that_was_cancelled_is_not_kept_for_a_framework_that_is_there(bed: Bed) -> None:
+    """It cancels it again at the next agent, which then reports the end."""
+    job = placed(bed)
+    bed.send(e.Requested(m.CANCEL_TASKS, 1, TaskRefs(job=job, tasks=["own"])))
+    bed.decide(api.TellEnded(job=job, task="own", node="other", ended=Ended(by=EndedBy.CANCELLED)))
+    assert bed.of("ends") == bed.of("awaited") == []
+
+
 def test_a_present_framework_gets_it_at_once(bed: Bed) -> None:
     job = bed.joins()
     bed.asks(job)
