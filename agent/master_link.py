@@ -234,11 +234,12 @@ class MasterLink:
     def _serving(self, load: api.Load) -> api.Load:
         """Add the jobs whose frameworks finished tasks and have left: only a node serving a job may report that.
 
-        The end of a job of this origin reports its service: 0 before would make the master count all of it again.
+        Less service than before would make the master count all of it again; a job of this origin has it in its end.
         """
         named = {use.job for use in load.jobs} | self._unreported.keys()
         done = {params.job for params in self._kept.values() if isinstance(params, api.TasksDone)} - named
-        return msgspec.structs.replace(load, jobs=[*load.jobs, *(api.JobUse(job=job, service_s=0.0) for job in done)])
+        left = [api.JobUse(job=job, service_s=self._shell.node.attained.to_come_s(job)) for job in done]
+        return msgspec.structs.replace(load, jobs=[*load.jobs, *left])
 
     def _send_to(self, peer: RpcPeer, params: ToMaster) -> None:
         """Send a message; the use of ended executors is reported in full before an end."""

@@ -98,6 +98,11 @@ class AttainedService:
             if len(self._ended) > _MOST_ENDED:
                 del self._ended[next(iter(self._ended))]
 
+    def to_come_s(self, job: str) -> float:
+        """Return the service of an ended job so far, of which the final report is to come; 0: none is."""
+        before = self._before.get(job)
+        return self._ended.get(job, 0.0) + (self._use(job, before).service_s if before is not None else 0.0)
+
     def container_gone(self, job: str) -> None:
         """Report the final service of a job that is over if its last container here has ended or changed jobs."""
         if job in self._before and job not in self._members.jobs and not self._runs(job):

@@ -316,6 +316,28 @@ async def test_a_node_with_news_of_done_tasks_registers_as_serving_their_job(tmp
         assert [use.job for use in master.registered.load.jobs] == ["elsewhere-1"]
 
 
+async def test_a_node_registers_what_a_job_that_has_left_used_until_its_last_report(tmp_path: Path) -> None:
+    """With less than it had reported, the master would take its count as begun anew, and count all of it again."""
+    bed, job = NodeBed(), "elsewhere-1"
+    bed.open()
+    bed.send(e.JobIntroduced(job, "j", "eve", 0.0))
+    bed.register(job=job)
+    bed.assign_request(TaskRequest(task="t", usage=KindAmounts(cpu=1.0)), job=job, origin="elsewhere")
+    bed.submit(1, job, 1)
+    bed.now = 4.0
+    assert [use.service_s for use in bed.node.load(bed.now).jobs] == [4.0]
+    bed.now = 6.0
+    bed.complete(1, job, 1)
+    bed.send(e.Requested(m.TASKS_DONE, 1, TaskRefs(job=job, tasks=["t"])))
+    [done] = bed.to_master(api.TasksDone)
+    bed.send(e.SessionClosed(1))
+    node = SimpleNamespace(node=bed.node, link=None, dispatch=lambda event: None)
+    async with linked(tmp_path, [], "tasks_done", done, of=cast("Shell", node)) as (master, _):
+        assert master.registered.load.jobs == [api.JobUse(job=job, service_s=6.0)]
+    bed.node.attained.lasts_read = True  # as from a master of this version
+    assert bed.node.load(bed.now).jobs == [api.JobUse(job=job, service_s=6.0, last=True)]
+
+
 class DecidesAtOnce(Master):
     """While an agent registers, its framework asks for a task that has ended; the end comes right behind the answer."""
 

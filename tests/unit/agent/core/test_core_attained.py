@@ -171,7 +171,9 @@ def test_lent_processes_count_until_they_are_given_back(bed: Bed, why_not: str) 
     lent = bed.lend()
     bed.sample(1.0, {lent: 1.0})
     assert bed.end_job(1.9) == api.JobUse(job=bed.job, service_s=1.0)
+    assert bed.node.attained.to_come_s(bed.job) == 1.0
     bed.send(e.GivenBack(lent, 1.875, 0, bed.wall_s, why_not))
+    assert bed.node.attained.to_come_s(bed.job) == 1.875
     assert bed.told(2.0) == [api.JobUse(job=bed.job, service_s=1.875, last=True)]
     if why_not:  # it goes on, and what it used was its job's
         bed.sample(3.0, {lent: 2.0})
