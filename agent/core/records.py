@@ -160,7 +160,8 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     adopted: bool = False
     adopts: int = 0  # the adopted process that was named; 0: none
     borrowed: bool = False  # adopted only for the rank of ``job``: given back when that is over
-    hosts_job: bool = False  # a process in it has registered or joined a job, which its CPU time counts for meanwhile
+    hosts_job: bool = False  # a process in it has registered or joined a job
+    counts_for: str = ""  # the job of such a process that its CPU time counts for; "": none, or of an earlier version
     cpu_before_s: float = 0.0  # CPU time that it used for jobs that are over, in seconds
     unrecorded: bool = False  # an earlier agent's record was lost: the request is unknown
     orphaned: bool = False  # its launcher died: its processes run on, and their exit status is lost
@@ -230,9 +231,9 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
         """Record that its processes, which were started elsewhere, are lent for a job."""
         self.job, self.adopted, self.borrowed = job, True, True
 
-    def host_job(self) -> None:
-        """Record that a process in it takes part in a job."""
-        self.hosts_job = True
+    def host_job(self, job: str) -> None:
+        """Record that a process in it takes part in a job, which its CPU time counts for; "": that job is over."""
+        self.hosts_job, self.counts_for = True, job
 
     def leave_out(self, cpu_s: float) -> None:
         """Record CPU time that it used for a job that is over."""

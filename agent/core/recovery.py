@@ -14,6 +14,7 @@ from agent.core.draining import Drain
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
 from agent.core.instructions import Freeze, Instruction, KillContainer, Record, RemoveContainer
+from agent.core.job_cpu_times import JobCpuTimes
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
@@ -29,6 +30,7 @@ class Recovery:
     _members: Membership
     _cancelled_jobs: CancelledJobs
     _containers: Containers
+    _cpu_times: JobCpuTimes
     _command_sizes: CommandSizes
     _elasticity: Elasticity
     _executors: Executors
@@ -79,6 +81,7 @@ class Recovery:
             thaw.append(Freeze(record.container, frozen=False))  # preemption decides anew whether to freeze it
         record.hold(None)  # it gets its slot back with its task, unless the task's end is recorded
         self._containers.take_back(record, event.running.get(record.container, 0))
+        self._cpu_times.take_back(record)
         if record.profile is not None:
             self._elasticity.follow(record, now - (event.at - (record.profile_at or event.at)))
         if record.executor is not None:

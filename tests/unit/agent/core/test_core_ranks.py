@@ -145,7 +145,8 @@ def test_what_ended_jobs_used_in_a_container_is_left_out_after_a_restart_of_the_
     bed.restart(container)
     bed.sample(**{name: 0.5})
     expected_s = {"nothing": 7.5, "the next job": 3.5, "no job": 0.75}[then]
-    assert bed.node.cpu_times.cpu_s[container] == pytest.approx(expected_s), "its job has not been joined again"
+    counted_for = container if then == "no job" else job
+    assert bed.node.cpu_times.cpu_s[counted_for] == pytest.approx(expected_s), "also before its job is joined again"
     if then != "no job":
         bed.register(bed.connect(container), job=job)
         bed.sample()
@@ -167,6 +168,67 @@ def test_after_a_restart_a_long_job_has_used_all_but_what_a_short_one_beside_it_
     bed.register(bed.connect(container), job=long)
     bed.sample()
     assert bed.node.cpu_times.cpu_s[long] == pytest.approx(1002.0)
+
+
+@pytest.mark.parametrize("first_to_end", ["long", "short"])
+def test_each_of_two_jobs_in_a_container_leaves_out_what_it_used(bed: Bed, first_to_end: str) -> None:
+    container = bed.launch()
+    name = container.replace("-", "_")
+    long = bed.register(of_long := bed.connect(container))
+    bed.sample(**{name: 1000.0})
+    short = bed.register(of_short := bed.connect(container))
+    bed.sample(**{name: 1.0})
+    bed.register(again := bed.connect(container), job=long)
+    bed.sample(**{name: 2.0})
+    if first_to_end == "long":
+        end_job(bed, of_long, long)
+        bed.send(e.SessionClosed(again))
+        bed.sample(**{name: 4.0})
+        bed.restart(container)
+        bed.sample()
+        assert bed.node.cpu_times.cpu_s[short] == pytest.approx(5.0)
+        bed.register(of_short := bed.connect(container), job=short)
+    else:
+        end_job(bed, of_short, short)
+        bed.sample(**{name: 4.0})
+        bed.restart(container)
+        bed.sample()
+        assert bed.node.cpu_times.cpu_s[long] == pytest.approx(1006.0)
+        bed.register(of_long := bed.connect(container), job=long)
+    end_job(bed, *((of_short, short) if first_to_end == "long" else (of_long, long)))
+    bed.sample()
+    bed.restart(container)
+    following = bed.register(bed.connect(container))
+    bed.sample(**{name: 1.0})
+    assert bed.node.cpu_times.cpu_s[following] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("ends", ["while no agent runs", "as an orphan", "beside the next one"])
+def test_a_job_that_is_not_joined_again_leaves_nothing_to_the_next_one(bed: Bed, ends: str, sampled: bool) -> None:
+    container = bed.launch()
+    name = container.replace("-", "_")
+    job = bed.register(bed.connect(container))
+    bed.sample(**{name: 1000.0})
+    if ends == "while no agent runs":
+        del bed.journal["jobs", job]
+    bed.restart(container)
+    if sampled:
+        bed.sample()
+    if ends == "as an orphan":
+        bed.sample(bed.settings.rejoin_s + 1.0)
+        assert job not in bed.node.jobs
+    following = bed.register(bed.connect(container))
+    bed.sample()
+    if ends == "beside the next one":
+        assert bed.node.cpu_times.cpu_s[job] == pytest.approx(1000.0)
+        bed.sample(bed.settings.rejoin_s + 1.0)
+        assert job not in bed.node.jobs
+    bed.sample(**{name: 1.0})
+    assert bed.node.cpu_times.cpu_s[following] == pytest.approx(1.0)
+    bed.restart(container)
+    bed.sample()
+    assert bed.node.cpu_times.cpu_s[following] == pytest.approx(1.0)
 
 
 def test_of_several_jobs_of_a_connection_the_first_has_the_container(bed: Bed) -> None:
