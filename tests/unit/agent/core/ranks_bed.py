@@ -8,6 +8,8 @@ from agent.core import events as e
 from agent.core.instructions import AdoptProcess, Confine, Instruction, Renice, StartContainer
 from agent.core.rank_order import ContainerRank
 from agent.core.snapshot import ContainerUse, Snapshot
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import EndJob
 from penstock.wire.master_api import Decided, SetPriority
 from tests.fakes.node_bed import NodeBed
 
@@ -112,3 +114,7 @@ def told_order(bed: Bed, jobs: list[str], *, highest: float = 0.0) -> None:
     """The master's order; its numbers say nothing but that."""
     decisions = [SetPriority(job=job, priority=highest - place) for place, job in enumerate(jobs)]
     assert bed.send(e.Decided(1, decisions, 0.0)) == Decided(refused=[])
+
+
+def end_job(bed: Bed, session: int, job: str) -> None:
+    bed.send(e.Requested(m.END_JOB, session, EndJob(job=job)))
