@@ -83,8 +83,13 @@ def _toml(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a TOML string, with escapes for all characters that could control a terminal."""
-    return "".join(
-        c if c.isprintable() else f"\\u{ord(c):04x}" if ord(c) < 1 << 16 else f"\\U{ord(c):08x}"
-        for c in json.dumps(text, ensure_ascii=False)
-    )
+    """Return a TOML string, with escapes for all characters that could control a terminal. A byte that is not UTF-8,
+    which TOML cannot have, becomes U+FFFD.
+    """
+    return "".join(map(_escaped, json.dumps(text, ensure_ascii=False)))
+
+
+def _escaped(c: str) -> str:
+    if "\ud800" <= c <= "\udfff":
+        return "\ufffd"
+    return c if c.isprintable() else f"\\u{ord(c):04x}" if ord(c) < 1 << 16 else f"\\U{ord(c):08x}"

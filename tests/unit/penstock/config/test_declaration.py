@@ -47,6 +47,8 @@ class Table(msgspec.Struct, frozen=True):
         ("steps", (1.0, 2.5), "[1.0, 2.5]"),
         ("on", True, "true"),
         ("name", "é\n\x1b\x7f\x9b\u202e\U000e0001", r'"é\n\u001b\u007f\u009b\u202e\U000e0001"'),
+        ("name", "a\udcff", '"a\ufffd"'),
+        ("weights", {"\ud800": 1.0}, '{ "\ufffd" = 1.0 }'),
         ("weights", {"a\x9b2J": 1.0}, r'{ "a\u009b2J" = 1.0 }'),
     ],
 )
