@@ -119,8 +119,8 @@ class StateWriter:
 
 
 def _without_first_removals(jobs: Mapping[str, FinishedJob | None], count: int) -> dict[str, FinishedJob | None]:
-    """Leave out the first ``count`` removals, at most. The next master may read these jobs again; it removes them first
-    if there are too many, as they ended first.
+    """Leave out the first ``count`` removals, at most. The next master may read these jobs again; its own bounds
+    decide which ones it removes.
     """
     removals = set(islice((job for job, past in jobs.items() if past is None), count))
     return {job: past for job, past in jobs.items() if job not in removals}
