@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -25,13 +25,14 @@ UNREPORTED = "its job ended while its origin was away"
 class FinishedJob:
     """A finished job: its view, and the user who cancelled it, if it was cancelled. ``reported``: its origin has
     reported how it ended, or is not expected to. ``expected_reports_s``: if it ended without a report of its origin,
-    the nodes that may report more of its service, each with the service in its latest report.
+    the nodes that may report more of its service, each with the service in its latest report; None: an older master
+    stored the job, without these nodes.
     """
 
     view: JobView
     cancelled_by: str = ""
     reported: bool = True
-    expected_reports_s: dict[str, float] = field(default_factory=dict)
+    expected_reports_s: dict[str, float] | None = None
 
     @property
     def lost(self) -> bool:
@@ -45,12 +46,12 @@ class FinishedJob:
 
     def work(self) -> Work:
         """Return a record of its work that contains its service, for later reports."""
-        return Work.resumed(self.view.job, self.view.service_container_s, self.expected_reports_s)
+        return Work.resumed(self.view.job, self.view.service_container_s, self.expected_reports_s or {})
 
     def with_service_of(self, work: Work) -> FinishedJob:
         """Return the job with the service in a record of its work."""
         view = msgspec.structs.replace(self.view, service_container_s=work.service_s)
-        expected_s = {
+        expected_s = self.expected_reports_s and {
             node: work.seen[node].service_s if node in work.seen else reported_s
             for node, reported_s in self.expected_reports_s.items()
             if node not in work.told_last

@@ -215,7 +215,7 @@ class JobLifecycle:
             self._ended_away(node, message)
             return
         message_checks.job_of_origin(self._members.jobs, node, message.job)
-        _store_end(job, node, message)
+        _store_end(job, node, message, message.use)
         listed, more = not message.merged_into, message.use is not None
         self.end_job(job, message.why, released_by=node.name, listed=listed, more_to_tell=more)
 
@@ -240,7 +240,10 @@ class JobLifecycle:
         if known is None and past is None and not self._past.has_room(at_end.user, ended_at):
             return  # it may have been stored and counted before
         job = known or self._known_to_its_origin(node, message.job, at_end, past)
-        _store_end(job, node, message)
+        use = message.use
+        if use is not None and not use.last and node.name in job.work.told_last:
+            use = None  # its containers have ended since: the last report, which came before, has all of it
+        _store_end(job, node, message, use)
         job.ended_away(at_end)
         self._hand_orders.over(job.job, job.user)
         for host in self._members.nodes.values():
@@ -264,9 +267,13 @@ class JobLifecycle:
         """Return the record of a job that is over and that this master does not know, or only as it had ended without
         a report; it joins no other record.
         """
+        work = Work()
         # An older master stored the service of a job without that of each node, from which to go on.
-        goes_on = past is not None and node.name in past.expected_reports_s
-        job = Job(name, node.name, sequence=0, work=past.work() if past is not None and goes_on else Work())
+        if past is not None and past.expected_reports_s is not None:
+            work = past.work()
+            if node.name not in past.expected_reports_s:
+                work.told_last.add(node.name)
+        job = Job(name, node.name, sequence=0, work=work)
         state = api.JobState(
             job=name, name=at_end.name, user=at_end.user, memory_bytes=0, priority=0.0,
             submitted_at=at_end.submitted_at, reservation=at_end.reservation,
@@ -303,8 +310,8 @@ def _whole(job: Job) -> bool:
     return not job.cancelled_by and not job.tasks and job.work.complete
 
 
-def _store_end(job: Job, node: Node, message: api.JobEnded) -> None:
-    """Store how a job ended, and the service that it received at its origin."""
-    if message.use is not None:
-        job.work.attained(node.name, message.use)
+def _store_end(job: Job, node: Node, message: api.JobEnded, use: api.JobUse | None) -> None:
+    """Store how a job ended, and the service that it received at its origin, ``use``, if that is still to be added."""
+    if use is not None:
+        job.work.attained(node.name, use)
     job.work.finished, job.work.failed, job.work.abandoned = message.done, message.failed, bool(message.why)

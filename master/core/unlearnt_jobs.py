@@ -136,7 +136,7 @@ class UnlearntJobs:
         Earlier reports need not be added: the last one has all of the job's service on the node.
         """
         past = self._past.get(use.job)
-        if past is None or not use.last or node not in past.expected_reports_s:
+        if past is None or not use.last or node not in (past.expected_reports_s or {}):
             return
         work = past.work()
         work.attained(node, use)

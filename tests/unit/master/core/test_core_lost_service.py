@@ -62,11 +62,11 @@ def restarted(made: Bed, **changed: Any) -> Bed:
     return after
 
 
-def ends(made: Bed, service_s: float = 5.0) -> None:
+def ends(made: Bed, service_s: float = 5.0, *, last: bool = True) -> None:
     """The origin is back without the job, and reports its end, with all service of the job there."""
     made.node("a")
     at_end = JobAtEnd(name="j", user="u", submitted_at=2.0, ended_at=made.now)
-    use = api.JobUse(job=JOB, service_s=service_s, last=True)
+    use = api.JobUse(job=JOB, service_s=service_s, last=last)
     made.serve(e.Received("a", api.JobEnded(job=JOB, done=True, use=use, at_end=at_end)))
     assert made.listed(JOB).outcome == "succeeded"
 
@@ -99,6 +99,20 @@ def test_the_last_report_of_another_host_counts_before_and_after_the_end(first: 
         ends(made)
         pass_time(made)
     assert made.listed(JOB).service_container_s == 11.0
+
+
+@pytest.mark.parametrize("waits", [0, 10], ids=["at once", "later"])
+@pytest.mark.parametrize("dies", [False, True], ids=["the same master", "the next master"])
+def test_the_last_report_of_its_origin_may_come_before_the_end(waits: int, dies: bool) -> None:
+    """A container of the job has outlived it."""
+    made = lost()
+    pass_time(made, waits)
+    made = restarted(made) if dies else made
+    made.node("a")
+    made.serve(served("a", 5.0, last=True))
+    ends(made, 4.5, last=False)
+    pass_time(made)
+    assert made.listed(JOB).service_container_s == 9.0
 
 
 def test_a_last_report_counts_once() -> None:
@@ -144,7 +158,7 @@ def test_its_tenant_is_charged_once_for_each_part() -> None:
 
 def test_of_a_record_by_an_older_master_the_service_at_the_origin_is_counted_once() -> None:
     """It lacks what each node had reported."""
-    made = restarted(lost(), expected_reports_s={})
+    made = restarted(lost(), expected_reports_s=None)
     ends(made)
     assert made.listed(JOB).service_container_s == 5.0
 
