@@ -22,7 +22,7 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str, str, tuple[str, ...]]] = {
         "CPU time to save up for bursts beyond --cpu, at most 100ms",
         ("cpu_burst_s",),
     ),
-    "--cpus": (arguments.cpu_list, "LIST", "only on these processors, for example 0-3,8", ("cpus",)),
+    "--cpus": (arguments.cpu_list, "LIST", "only on these processors, none above 8191, for example 0-3,8", ("cpus",)),
     "--memory": (arguments.memory_limit, "SIZE", "at most SIZE of memory, for example 64M", ("memory_max_bytes",)),
     "--disk": (
         arguments.rate_limit,

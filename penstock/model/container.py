@@ -9,6 +9,11 @@ import msgspec
 Positive = Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)]
 #: More cores than any host has; still an integer in the kernel's microseconds.
 MOST_CORES = 65536
+#: The most processors that a kernel is built for (arch/x86/Kconfig, NR_CPUS; as many on other architectures).
+MOST_PROCESSORS = 8192
+#: The longest list of processors that names each by itself: four digits and a comma.
+MOST_CPUS_CHARACTERS = 5 * MOST_PROCESSORS
+Cpus = Annotated[str, msgspec.Meta(max_length=MOST_CPUS_CHARACTERS, pattern="^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$")]
 #: The most arguments or variables of one command; Linux limits their total size to 2 MiB.
 MOST_WORDS = 65536
 #: The most monotasks, tasks or ids in one message.
@@ -24,14 +29,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
     Exceeding ``memory_max_bytes`` kills (the kernel's OOM killer, inside the container only); ``memory_high_bytes``
     reclaims and throttles instead. ``cpu_burst_s`` is unused CPU time that may be saved and spent on top of
-    ``cpu_cores`` in one period of 100 ms. ``cpus`` is a list in the kernel's format (``0-3,8``). Disk limits apply to
-    each disk of the host. ``cpu_weight`` divides the cores that are not promised; a promise has its own weight.
+    ``cpu_cores`` in one period of 100 ms. ``cpus`` is a list in the kernel's format (``0-3,8``): at most 8192
+    processors, none above 8191. Disk limits apply to each disk of the host. ``cpu_weight`` divides the cores that are
+    not promised; a promise has its own weight.
     """
 
     cpu_cores: Annotated[float, msgspec.Meta(gt=0, le=MOST_CORES)] | None = None
     cpu_burst_s: Annotated[float, msgspec.Meta(gt=0, le=0.1)] | None = None
     cpu_weight: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
-    cpus: Annotated[str, msgspec.Meta(pattern="^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$")] | None = None
+    cpus: Cpus | None = None
     memory_high_bytes: Positive | None = None
     memory_max_bytes: Positive | None = None
     disk_read_bytes_per_s: Positive | None = None

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from penstock.model.container import Limits
+from penstock.model.container import MOST_CPUS_CHARACTERS, MOST_PROCESSORS, Limits
 from penstock.model.profile import RESOURCES, Profile
 from penstock.model.units import counted, format_bytes
 
@@ -15,8 +15,6 @@ LEAST_CORES = 0.01
 LEAST_MEMORY_BYTES = 1 << 20
 #: For reading, writing, sending and receiving.
 LEAST_BYTES_PER_S = 1000
-#: The most processors that a kernel is built for (arch/x86/Kconfig, NR_CPUS; as many on other architectures).
-MOST_PROCESSORS = 8192
 #: The most slots of a profile: a day has 28,800 of 3 s. An agent does nothing else for 5 µs for each.
 MOST_SLOTS = 32_768
 
@@ -44,6 +42,12 @@ def wrong_processors(cpus: str) -> Iterator[tuple[str, str]]:
 
     The numbers are compared before anything is made of the list: an agent makes a set of its processors.
     """
+    if len(cpus) > MOST_CPUS_CHARACTERS:
+        yield (
+            f"a list of {len(cpus)} characters is too long",
+            f"write at most {MOST_CPUS_CHARACTERS}, for example 0-3,8",
+        )
+        return
     if not re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", cpus):
         yield f"{cpus[:40]!r} is not a list of processors", "write for example 0-3,8"
         return
@@ -58,8 +62,9 @@ def wrong_processors(cpus: str) -> Iterator[tuple[str, str]]:
             yield f"{part!r} ends before it begins", f"write {last}-{first}"
             return
         named += int(last) - int(first) + 1
-    if named > MOST_PROCESSORS:
-        yield f"it names {named} processors, some of them twice", "name each once"
+        if named > MOST_PROCESSORS:
+            yield f"it names more than {MOST_PROCESSORS} processors, some of them twice", "name each once"
+            return
 
 
 def limits_too_small(limits: Limits) -> Iterator[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ from agent.core import instructions as i
 from agent.core.confinement import Confinement
 from agent.core.floors import check_tasks
 from penstock.model import ContainerSpec, KindAmounts, Limits, Profile, TaskRequest
+from penstock.model.floors import limits_too_small
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Launch, Resize
 from penstock.wire.errors import RpcError
@@ -180,7 +181,8 @@ def test_a_limit_that_nothing_runs_under_is_refused_at_every_door(limit: str, va
         ("3\n", "is not a list of processors .*write for example 0-3,8"),
         ("0-8192", "'0-8192' is beyond the last processor .*up to 8191"),
         ("0," + "9" * 5000, "is beyond the last processor"),
-        (",".join(["0-8191"] * 1000), "8192000 processors, some of them twice .*name each once"),
+        (",".join(["0-8191"] * 1000), "more than 8192 processors, some of them twice .*name each once"),
+        ("0," * 1_000_000 + "0", "at most 40960"),
     ],
 )
 def test_processors_that_no_host_has_are_refused_at_every_door_without_listing_them(cpus: str, says: str) -> None:
@@ -223,3 +225,10 @@ def test_a_profile_that_is_taken_up_again_goes_on_in_its_slot(bed: Bed) -> None:
     again = e.FollowRequested(1, bed.container, profile, 0.0, since_s=15.0)
     [told] = bed.confinements(again)
     assert told.cpu_cores == 2.0
+
+
+def test_the_wire_reads_all_processors_of_the_largest_host_and_no_longer_list() -> None:
+    every = ",".join(map(str, range(8192)))
+    assert list(limits_too_small(msgspec.convert({"cpus": every}, Limits))) == []
+    with pytest.raises(msgspec.ValidationError, match="length <= 40960"):
+        msgspec.convert({"cpus": "0," * 20_480 + "0"}, Limits)

@@ -74,6 +74,10 @@ def test_a_file_that_cannot_be_written_is_reported_before_anything_begins(
         (["run", "--burst", "50ms", "x"], "penstock run: --burst: has no effect without --cpu"),
         (["run", "--cpus", "1-", "x"], "penstock run: --cpus: '1-' is not a list of processors; write for example 0-3"),
         (["run", "--cpus", "5-2", "x"], "penstock run: --cpus: '5-2' ends before it begins; write 2-5"),
+        (
+            ["run", "--cpus", "0," * 20_480 + "0", "x"],
+            "penstock run: --cpus: a list of 40961 characters is too long",
+        ),
         (["run", "--cpus", "0-99999", "x"], "penstock run: --cpus: '0-99999' is beyond the last processor of any host"),
         (["run", "--pids", "0", "x"], "penstock run: --pids: '0' is not a number from 1 on"),
         (["run", "--pids", "²", "x"], "penstock run: --pids: '²' is not a number from 1 on"),
