@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -68,7 +69,9 @@ class FinishedJobs:
         self._most_of_a_user = most_of_a_user
         self._most = most
         self._jobs: dict[str, FinishedJob] = {}
-        self._of_user: dict[str, dict[str, None]] = {}
+        self._of_user: dict[str, list[str]] = {}  # by their ends
+        #: By user: the number of jobs, negated, and the first one's end. The first is removed, of the first user.
+        self._users: list[tuple[int, float, str]] = []
         self.unstored = Changes[str, FinishedJob]()
 
     def __len__(self) -> int:
@@ -89,7 +92,10 @@ class FinishedJobs:
         self.unstored.pop(job, None)
         removed = self._removed_for(user, past.view.ended_at or 0.0)
         self._jobs[job] = self.unstored[job] = past
-        self._of_user.setdefault(user, {})[job] = None
+        own = self._of_user.setdefault(user, [])
+        self._unplace(user, own)
+        insort(own, job, key=self._ended_at)
+        self._place(user, own)
         if removed is not None:
             self.drop(removed or job)
 
@@ -99,31 +105,42 @@ class FinishedJobs:
 
     def _removed_for(self, user: str, ended_at: float) -> str | None:
         """Return the job that is removed for one of this user that ended then; "": the new one; None: there is room."""
-        count = len(self._of_user.get(user, ())) + 1
-        if count > self._most_of_a_user:
-            users = [user]
-        elif len(self._jobs) < self._most:
+        own = self._of_user.get(user, [])
+        first_own = own[0] if own and self._ended_at(own[0]) <= ended_at else ""
+        if len(own) >= self._most_of_a_user:
+            return first_own
+        if len(self._jobs) < self._most:
             return None
-        else:
-            largest = max(count, *map(len, self._of_user.values()))
-            users = [name for name, jobs in self._of_user.items() if len(jobs) + (name == user) == largest]
-            if count == largest and user not in users:
-                users.append(user)
-        first = min((job for name in users for job in self._of_user.get(name, ())), key=self._ended_at)
-        return "" if user in users and ended_at < self._ended_at(first) else first
+        placed = (-len(own) - 1, self._ended_at(first_own) if first_own else ended_at)
+        other = next((each for each in self._users[:2] if each[2] != user), None)
+        return first_own if other is None or placed < other[:2] else self._of_user[other[2]][0]
 
     def _ended_at(self, job: str) -> float:
         return self._jobs[job].view.ended_at or 0.0
 
     def drop(self, job: str) -> None:
         """Remove a job: it was the oldest, or its origin reports that it still exists."""
-        past = self._jobs.pop(job, None)
-        if past is not None:
-            self.unstored[job] = None
-            own = self._of_user[past.view.user]
-            del own[job]
-            if not own:
-                del self._of_user[past.view.user]
+        past = self._jobs.get(job)
+        if past is None:
+            return
+        own = self._of_user[past.view.user]
+        self._unplace(past.view.user, own)
+        own.remove(job)
+        self._place(past.view.user, own)
+        del self._jobs[job]
+        self.unstored[job] = None
+
+    def _unplace(self, user: str, own: list[str]) -> None:
+        """Remove a user, before a change of its jobs."""
+        if own:
+            del self._users[bisect_left(self._users, (-len(own), self._ended_at(own[0]), user))]
+
+    def _place(self, user: str, own: list[str]) -> None:
+        """Add a user anew, after a change of its jobs."""
+        if own:
+            insort(self._users, (-len(own), self._ended_at(own[0]), user))
+        else:
+            del self._of_user[user]
 
     def restore(self, jobs: Iterable[FinishedJob]) -> None:
         """Restore the jobs stored by the previous master; report removals of those that exceed the bounds here."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from master.core.finished_jobs import FinishedJob, FinishedJobs
@@ -70,3 +72,24 @@ def test_the_next_master_removes_the_same_jobs_of_a_longer_list() -> None:
     following.restore(former)
     assert listed(following) == {"mia2", "mia3", "eve2", "eve3", "zoe0"}
     assert {job for job, one in following.unstored.items() if one is None} == listed(former) - listed(following)
+
+
+def test_a_further_job_takes_as_many_calls_whatever_the_number_of_users() -> None:
+    jobs = FinishedJobs()
+    for number in range(2000):
+        jobs.add(past(f"j{number}", f"u{number}", number))
+    further = past("more", "zoe", 3000.0)
+    calls: list[str] = []
+
+    def watch(_frame: object, event: str, _arg: object) -> None:
+        if event in {"call", "c_call"}:
+            calls.append(event)
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        jobs.add(further)
+    finally:
+        sys.setprofile(before)
+    assert (len(jobs), jobs.get("j0")) == (2000, None)
+    assert len(calls) < 100
