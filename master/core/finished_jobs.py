@@ -99,6 +99,12 @@ class FinishedJobs:
         if removed is not None:
             self.drop(removed or job)
 
+    def update(self, past: FinishedJob) -> None:
+        """Replace a job until the master ends, or the job is added again: its stored record stays, as do its user and
+        its end.
+        """
+        self._jobs[past.view.job] = past
+
     def has_room(self, user: str, ended_at: float) -> bool:
         """Return whether a job of this user that ended then would be stored: not if it were the first to be removed."""
         return self._removed_for(user, ended_at) != ""

@@ -131,17 +131,24 @@ class UnlearntJobs:
             self._learn(over)
 
     def _received_late(self, node: str, use: JobUse) -> None:
-        """Add a node's last report on a job that ended without its origin's report, and has been counted since.
+        """Add a node's report on a job that ended without its origin's report, and has been counted since.
 
-        Earlier reports need not be added: the last one has all of the job's service on the node.
+        The last report is stored, with the earlier ones. Those are lost with the master alone, as the last one has all
+        of the job's service on the node, unless its agent is restarted in between and counts from 0.
         """
         past = self._past.get(use.job)
-        if past is None or not use.last or node not in (past.expected_reports_s or {}):
+        if past is None or node not in (past.expected_reports_s or {}):
             return
         work = past.work()
         work.attained(node, use)
-        self._order.ended(use.job, past.view.user, work.service_s - past.view.service_container_s)
-        self._past.add(past.with_service_of(work))
+        gained_s, counted = work.service_s - past.view.service_container_s, past.with_service_of(work)
+        if not use.last and not gained_s:  # an agent that is linked again may say 0 before its last report
+            return
+        self._order.ended(use.job, past.view.user, gained_s)
+        if use.last:
+            self._past.add(counted)
+        else:
+            self._past.update(counted)
 
     def _is_connected(self, name: str) -> bool:
         node = self._members.nodes.get(name)

@@ -62,6 +62,13 @@ def restarted(made: Bed, **changed: Any) -> Bed:
     return after
 
 
+def stored_s(made: Bed) -> float:
+    """Return the service of the job that the next master would know."""
+    past = made.kept().jobs[JOB]
+    assert past is not None
+    return past.view.service_container_s
+
+
 def ends(made: Bed, service_s: float = 5.0, *, last: bool = True) -> None:
     """The origin is back without the job, and reports its end, with all service of the job there."""
     made.node("a")
@@ -121,6 +128,32 @@ def test_a_last_report_counts_once() -> None:
     for _ in range(2):
         made.serve(served("b", 6.0, last=True))
     assert made.listed(JOB).service_container_s == 9.0
+
+
+@pytest.mark.parametrize("first", ["the origin", "the other host"])
+def test_the_service_before_a_restart_of_its_agent_counts_though_the_job_was_over(first: str) -> None:
+    """It counts from 0 then."""
+    made = lost()
+    pass_time(made)
+    made.serve(served("b", 5.5))
+    if first == "the origin":
+        ends(made)
+    made.serve(served("b", 1.0, last=True))
+    if first == "the other host":
+        assert made.listed(JOB).service_container_s == 9.5
+        ends(made)
+    pass_time(made)
+    assert made.listed(JOB).service_container_s == 11.5
+
+
+def test_a_report_before_the_last_is_not_stored_and_is_in_the_last() -> None:
+    made = lost()
+    pass_time(made)
+    made.serve(served("b", 5.5))
+    made.serve(served("b", 0.0))  # of an agent that is linked again: its last report is to follow
+    assert (made.listed(JOB).service_container_s, stored_s(made)) == (8.5, 7.0)
+    made.serve(served("b", 6.0, last=True))
+    assert (made.listed(JOB).service_container_s, stored_s(made)) == (9.0, 9.0)
 
 
 def test_a_node_without_a_part_in_the_job_reports_nothing_of_it() -> None:
