@@ -82,7 +82,7 @@ class NetworkLimiter:
 
     def __init__(self, link_bytes_per_s: int = 0) -> None:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="network")
-        self._latest: Future[Any] = Future()  # of the latest call; the worker rests once it is done
+        self._latest: Future[Any] = Future()  # of the latest call
         self._latest.set_result(None)
         self._link_bytes_per_s = link_bytes_per_s
         self._htb = self._worker.submit(Htb).result()
@@ -132,12 +132,17 @@ class NetworkLimiter:
 
         Done when it returns, without a change of threads, if the kernel has nothing of the slot any more.
         """
-        if cgroup is None and self._latest.done() and not any(tree.has(slot) for tree in self._trees):
+        if cgroup is None and self._at_rest and not any(tree.has(slot) for tree in self._trees):
             self._detach(slot, None)
             done: Future[None] = Future()
             done.set_result(None)
             return done
         return self._detach_later(slot, cgroup)
+
+    @property
+    def _at_rest(self) -> bool:
+        """Whether all calls were carried out. If the latest one was cancelled, an earlier one may still run."""
+        return self._latest.done() and not self._latest.cancelled()
 
     @_in_worker
     def _detach_later(self, slot: int, cgroup: Path | None) -> None:

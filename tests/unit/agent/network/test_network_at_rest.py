@@ -210,3 +210,18 @@ def test_a_slot_of_which_the_kernel_has_nothing_is_free_at_once(monkeypatch: pyt
         made.detach(1, None).result()
         assert threads[-1] is not threading.current_thread(), "the kernel may let a class wait"
         made._trees = []
+
+
+def test_a_call_that_was_cancelled_while_it_waited_says_nothing_of_those_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with made_on(Kernel(), Messages(), monkeypatch) as made:
+        under_way = threading.Event()
+        made._worker.submit(under_way.wait)
+        try:
+            assert made.sweep().cancel()
+            assert not made.detach(1, None).done()
+        finally:
+            under_way.set()
+        made.sweep().result()
+        assert made.detach(1, None).done(), "at rest again"
