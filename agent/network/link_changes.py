@@ -1,4 +1,7 @@
-"""The links, read anew only after one came, went or changed: one system call while none did (rtnetlink(7))."""
+"""The links, read anew after one came, went or changed, and rarely otherwise: a look for messages is one system call.
+
+See rtnetlink(7).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from collections.abc import Callable, Sequence
 from agent.network.links import Link
 
 _RTMGRP_LINK = 1  # linux/rtnetlink.h
+#: The links are read at least once in so many calls, in case a message about them was missed.
+_MOST_CALLS = 10
 
 
 class LinkChanges:
@@ -50,6 +55,7 @@ class LinkList:
         self._changes = LinkChanges()
         self._links: Sequence[Link] = ()
         self._changed = True
+        self._calls = 0  # since the links were read
 
     def changed(self) -> bool:
         """Return whether the kernel has sent a message about a link since they were read."""
@@ -57,10 +63,11 @@ class LinkList:
         return self._changed
 
     def read(self) -> Sequence[Link]:
-        """Return the present links."""
-        if self.changed():
+        """Return the present links, as they were read if no message has come since."""
+        self._calls += 1
+        if self.changed() or self._calls >= _MOST_CALLS:
             self._links = self._read()
-            self._changed = False
+            self._changed, self._calls = False, 0
         return self._links
 
     def close(self) -> None:

@@ -161,6 +161,34 @@ def test_all_messages_are_read_at_once() -> None:
     changes.close()
 
 
+def test_links_are_read_anew_after_messages_were_lost() -> None:
+    changes = LinkChanges()
+    changes.close()
+    nothing = BlockingIOError(errno.EAGAIN, "no message")
+    changes._socket = Mock(recv=Mock(side_effect=[nothing, OSError(errno.ENOBUFS, "lost"), nothing, nothing]))
+    assert [changes.seen() for _ in range(3)] == [False, True, False]
+
+
+def test_another_error_of_the_socket_is_raised() -> None:
+    changes = LinkChanges()
+    changes.close()
+    changes._socket = Mock(recv=Mock(side_effect=OSError(errno.EBADF, "closed")))
+    with pytest.raises(OSError, match="closed"):
+        changes.seen()
+
+
+def test_a_link_of_which_no_message_came_is_found_by_one_of_the_next_ten_reconciliations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = Kernel()
+    with made_on(kernel, Messages(), monkeypatch) as made:
+        for _ in range(10):
+            made.reconcile({}).result()
+        assert kernel.lists == 1
+        made.reconcile({}).result()
+        assert kernel.lists == 2
+
+
 def test_the_kernel_tells_of_a_link_before_its_maker_goes_on() -> None:
     """In a network namespace of a process of the test's own."""
     program = """
