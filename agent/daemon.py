@@ -218,7 +218,7 @@ class Agent:
     def _cap(self, capacity: Capacity) -> dict[str, str]:
         """Limit all containers together to the node's capacity; return each limit that cannot be enforced → why."""
         cores = capacity.cores if capacity.cores < (os.cpu_count() or 1) else None
-        return self._limit_enforcer.together.cap(
+        return self._limit_enforcer.parent.cap(
             memory_bytes=capacity.memory_bytes, cores=cores, pids=process.pids_for_containers()
         )
 

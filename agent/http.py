@@ -15,7 +15,7 @@ from agent.metrics import registry
 from penstock import openapi
 from penstock.documents import Resources
 from penstock.openapi import Operation
-from penstock.ticks import TOGETHER
+from penstock.ticks import SAME_INSTANT
 from penstock.web.live import Live
 from penstock.web.site import Site
 
@@ -47,7 +47,7 @@ def status_site(status: Callable[[], Status], resources: Callable[[], Resources]
         title="Penstock agent",
         about=_ABOUT,
         page="node.html",
-        live=Live(lambda: shown(status()), resources, phase=TOGETHER),
+        live=Live(lambda: shown(status()), resources, phase=SAME_INSTANT),
         registry=registry(status),
         prefix="penstock",
         operations=[of_status],

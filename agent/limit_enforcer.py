@@ -15,11 +15,11 @@ import structlog
 from msgspec import structs
 
 from agent.cgroups import Cgroup, CgroupTree, blk_throttle_workaround
+from agent.containers_cgroup import ContainersCgroup
 from agent.core.confinement import MOST_WEIGHT, Confinement, differing
 from agent.core.snapshot import Snapshot
 from agent.fault_injection import Point, reach
 from agent.network import MAX_SLOT, Counters, NetworkLimiter, shape_of
-from agent.together import Together
 from penstock.model.units import format_bytes
 
 log = structlog.get_logger()
@@ -78,7 +78,7 @@ class LimitEnforcer:
         self._containers: dict[str, _Confined] = {}
         self._leaving: dict[str, _Confined] = {}  # removed, and still in their slots
         self._detaching: set[int] = set()  # the slots that they leave
-        self.together = Together(tree)
+        self.parent = ContainersCgroup(tree)
 
     # ------------------------------------------------------------ one container
 
@@ -365,7 +365,7 @@ class LimitEnforcer:
         self._on_confined(container, one.not_enforced | one.groups_failed)
 
     def _protect(self, *, less: bool = False) -> None:
-        self.together.protect(sum(one.wanted.memory_low_bytes for one in self._containers.values()), less=less)
+        self.parent.protect(sum(one.wanted.memory_low_bytes for one in self._containers.values()), less=less)
 
     def _regroup(self, container: str, confinement: Confinement) -> None:
         if self._tree is not None:
@@ -381,7 +381,7 @@ class LimitEnforcer:
     def _set_class(self) -> None:
         """While all containers are opportunistic and go on, they are together behind the host's other processes."""
         each = self._containers.values()
-        self.together.make_idle(bool(each) and all(one.wanted.opportunistic and not one.ending for one in each))
+        self.parent.make_idle(bool(each) and all(one.wanted.opportunistic and not one.ending for one in each))
 
     def _with_pids_max(self, confinement: Confinement) -> Confinement:
         """Limit processes even without a request, so that a fork bomb ends in its own container."""

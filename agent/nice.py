@@ -150,7 +150,7 @@ def _weigh(member: int, nice: int) -> str:
 
 
 def _threads(pid: int) -> list[int]:
-    """Return the threads of a process; most have one, which the directory's number of links tells without a list.
+    """Return the threads of a process. The directory's number of links shows whether it has only one, as most have.
 
     Raises:
         FileNotFoundError: it has ended.

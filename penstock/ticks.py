@@ -9,10 +9,10 @@ _NEAR = 0.1
 #: The phase of what looks at the work of the others from outside, as a part of the period.
 BETWEEN = 0.5
 #: The phase of what comes with the others, to wake the process once for all.
-TOGETHER = 0.0
+SAME_INSTANT = 0.0
 
 
-def next_tick_s(now_s: float, period_s: float, phase: float = TOGETHER) -> float:
+def next_tick_s(now_s: float, period_s: float, phase: float = SAME_INSTANT) -> float:
     """Return the next multiple of the period, plus ``phase`` periods, that is more than a tenth of a period away.
 
     So a timer that comes late is on time again the next time, and one that comes early does not come twice in a row.

@@ -160,7 +160,7 @@ class Kernel:
         Path(os.fsdecode(path)).rmdir()
 
     def children(self, path: bytes) -> list[str]:
-        """Return the names in no particular order; most cgroups have none, as the links of the directory tell."""
+        """Return the names in no particular order. A directory with two links has none and need not be read."""
         if os.stat(path).st_nlink == _LINKS_OF_NONE:  # noqa: PTH116 - a Path takes three times as long
             return []
         with os.scandir(path) as entries:

@@ -55,7 +55,7 @@ class HtbTree:
         return {f"{what} on {self.link.name}": why for what, why in failed.items()}
 
     def has(self, slot: int) -> bool:
-        """Return whether the container has a class of its own, or a former one."""
+        """Return whether the container has a class of its own; one that only drains does not count."""
         return not self._own.keys().isdisjoint(htb_parameters.own_minors(slot))
 
     def settle(self, slot: int, shape: Shape | None) -> None:
@@ -90,11 +90,11 @@ class HtbTree:
                 self._draining.discard(minor)
                 self._htb.delete_class(self.link.index, minor)
 
-    def repair(self, *, needed: bool, stands: bool) -> list[str]:
-        """Make the kernel agree with this tree; return the repairs. ``stands``: the link has our root."""
+    def repair(self, *, needed: bool, root_installed: bool) -> list[str]:
+        """Make the kernel agree with this tree; return the repairs. ``root_installed``: the link has our root."""
         self.sweep()
         name, index = self.link.name, self.link.index
-        if not needed and not stands:
+        if not needed and not root_installed:
             self.installed = False
             self._draining.clear()
             return []

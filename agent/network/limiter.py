@@ -209,7 +209,7 @@ class NetworkLimiter:
         roots = self._htb.roots()
         for tree in self._trees:
             stood = tree.installed
-            repaired += tree.repair(needed=self._needed(tree), stands=tree.link.index in roots)
+            repaired += tree.repair(needed=self._needed(tree), root_installed=tree.link.index in roots)
             if stood and self._needed(tree) and not tree.installed:  # another root is in its place, for example
                 for slot in self._containers:
                     self._carry_out(slot)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from penstock import __version__
 from penstock.documents import Resource, Resources
 from penstock.metrics import OwnMetrics, resource_metrics
-from penstock.ticks import BETWEEN, TOGETHER
+from penstock.ticks import BETWEEN, SAME_INSTANT
 from tests.prometheus import exposed, faults
 
 
@@ -33,7 +33,7 @@ async def test_version_process_and_lateness() -> None:
     assert not any("_created" in name for name in exposed(page))
 
 
-@pytest.mark.parametrize("phase", [TOGETHER, BETWEEN])
+@pytest.mark.parametrize("phase", [SAME_INSTANT, BETWEEN])
 async def test_lateness_is_looked_at_between_the_ticks_of_the_daemons_work_or_with_them(phase: float) -> None:
     own = OwnMetrics(CollectorRegistry(), "penstock", phase)
     own.start()

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from penstock.documents import Resource, Resources
-from penstock.ticks import BETWEEN, TOGETHER
+from penstock.ticks import BETWEEN, SAME_INSTANT
 from penstock.web import live
 from penstock.web.live import STEP_S, Live
 
@@ -113,7 +113,7 @@ async def test_nothing_is_computed_without_a_watcher() -> None:
             assert (await Watcher(response).status())["looks"] in {looks, looks + 1}
 
 
-@pytest.mark.parametrize("phase", [TOGETHER, BETWEEN])
+@pytest.mark.parametrize("phase", [SAME_INSTANT, BETWEEN])
 async def test_the_history_is_noted_after_the_other_timers_of_the_instant_and_the_tasks_they_wake(phase: float) -> None:
     daemon, loop = Daemon(), asyncio.get_running_loop()
     one = Live(daemon.document, daemon.resources, phase=phase)

@@ -9,7 +9,7 @@ from agent.cgroups import CgroupTree
 log = structlog.get_logger()
 
 
-class Together:
+class ContainersCgroup:
     """One per agent. ``tree`` None: nothing is enforced."""
 
     def __init__(self, tree: CgroupTree | None) -> None:
