@@ -342,7 +342,7 @@ class Agent:
     def _periodic(self) -> Periodic:
         return Periodic(
             self._shell, self._executor, self._sampler, self._limit_enforcer, self._heaps, self._watch, self._outputs,
-            lambda: self._config, self._troubles,
+            lambda: self._config, self._troubles, self._site.resources_changed,
         )  # fmt: skip
 
     def status(self) -> Status:

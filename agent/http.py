@@ -30,7 +30,8 @@ _MOST_JOBS = 100
 def status_site(status: Callable[[], Status], resources: Callable[[], Resources]) -> Site:
     """Return the site of one agent's status; ``resources`` is :meth:`agent.core.slack.Slack.by_resource`.
 
-    Its history is recorded right after the samples, which change these values. So an idle agent wakes once a second.
+    Its history has no timer: a row is recorded when the agent calls ``resources_changed`` after a sample. The loop's
+    lag is measured at whole seconds, when samples are taken, too. So an idle agent wakes once a second.
     """
 
     async def get_status(request: web.Request) -> web.Response:
@@ -47,10 +48,11 @@ def status_site(status: Callable[[], Status], resources: Callable[[], Resources]
         title="Penstock agent",
         about=_ABOUT,
         page="node.html",
-        live=Live(lambda: shown(status()), resources, phase=SAME_INSTANT),
+        live=Live(lambda: shown(status()), resources, has_timer=False),
         registry=registry(status),
         prefix="penstock",
         operations=[of_status],
+        phase=SAME_INSTANT,
     )
 
 

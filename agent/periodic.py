@@ -32,13 +32,16 @@ class Periodic:
     def __init__(
         self, shell: Shell, executor: Executor, sampler: Sampler, limit_enforcer: LimitEnforcer, heaps: JvmHeaps,
         watch: MemoryWatch | None, outputs: Path, config: Callable[[], AgentConfig], troubles: Troubles,
+        sampled: Callable[[], object],
     ) -> None:  # fmt: skip
+        """``sampled`` is called after the decisions on each sample."""
         self._shell, self._sampler, self._limit_enforcer = shell, sampler, limit_enforcer
         self._executor = executor
         self._heaps, self._watch = heaps, watch
         self._outputs = outputs
         self._config = config
         self._troubles = troubles
+        self._sampled = sampled
         self._samples = 0
         self._had_outputs: set[str] = set()
         self._snapshot = Snapshot(at=time.monotonic(), interval_s=0.0)
@@ -68,6 +71,7 @@ class Periodic:
         self._samples += 1
         snapshot = self._snapshot = self._sampler.sample(list(containers.live), traffic)
         self._shell.dispatch(e.Sampled(snapshot, time.time()))
+        self._sampled()
         if self._shell.link is not None:
             self._shell.link.sampled()
         self._limit_enforcer.retry(snapshot)

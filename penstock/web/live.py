@@ -19,7 +19,7 @@ from penstock.openapi import Fault, json
 from penstock.ticks import BETWEEN, next_tick_s
 from penstock.web.history import History
 
-#: The time between two rows of the history.
+#: The period of the history: it has at most one row for each.
 STEP_S = 1.0
 #: The minimum time between two events, and the fraction of one core that their computation may take.
 INTERVAL_S = 2.0
@@ -34,14 +34,15 @@ Document = Callable[[], Mapping[str, object]]
 
 
 class Live:
-    """One document for all clients, and the history of ``resources``, which are recorded every second."""
+    """One document for all clients, and the history of ``resources``: at most one row a second."""
 
     def __init__(
         self, document: Document, resources: Callable[[], Resources], interval_s: float = INTERVAL_S,
-        phase: float = BETWEEN,
+        *, has_timer: bool = True,
     ) -> None:  # fmt: skip
-        """``phase`` of the history's rows: see :mod:`penstock.ticks`."""
-        self.phase = phase
+        """``has_timer``: rows have a timer of their own; if not, the owner of ``resources`` calls :meth:`changed`."""
+        self._has_timer = has_timer
+        self._next_row_s = 0.0  # the time of the loop
         self._document = document
         self._resources = resources
         self._interval_s = interval_s
@@ -55,20 +56,29 @@ class Live:
         self._noting: asyncio.Handle | None = None
 
     def start(self) -> None:
-        """Start to record the history."""
-        self._note(asyncio.get_running_loop())
+        """Record the first row; with a timer, start to record the others."""
+        if self._has_timer:
+            self._note_and_go_on(asyncio.get_running_loop())
+        else:
+            self._note()
 
-    def _note(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._noting = loop.call_at(next_tick_s(loop.time(), STEP_S, self.phase), self._wait_for_timers, loop)
+    def changed(self) -> None:
+        """Record a row of the new values, unless the tick after the last row is to come (:mod:`penstock.ticks`)."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._next_row_s:
+            self._next_row_s = next_tick_s(now_s, STEP_S)
+            self._note()
+
+    def _note(self) -> None:
         self._history.note(self._resources(), time.time())
+
+    def _note_and_go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._noting = loop.call_at(next_tick_s(loop.time(), STEP_S, BETWEEN), self._wait_for_timers, loop)
+        self._note()
 
     def _wait_for_timers(self, loop: asyncio.AbstractEventLoop) -> None:
         """Go on after the other timers of this instant, so that this is no lag of the loop to them."""
-        self._noting = loop.call_soon(self._wait_for_tasks, loop)
-
-    def _wait_for_tasks(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Go on after the tasks that those timers have woken: a row would have the values of the sample before."""
-        self._noting = loop.call_soon(self._note, loop)
+        self._noting = loop.call_soon(self._note_and_go_on, loop)
 
     def close(self) -> None:
         """Disconnect all clients, so that the server's shutdown does not wait for them."""

@@ -17,6 +17,7 @@ from penstock import __version__, openapi
 from penstock.metrics import OwnMetrics
 from penstock.openapi import Content, Operation
 from penstock.security.http_access import OPEN, HttpAccess
+from penstock.ticks import BETWEEN
 from penstock.trouble import Troubles
 from penstock.web import pages
 from penstock.web.live import Live
@@ -32,20 +33,24 @@ class Site:
 
     def __init__(
         self, *, title: str, about: str, page: str, live: Live, registry: CollectorRegistry, prefix: str,
-        operations: Sequence[Operation],
+        operations: Sequence[Operation], phase: float = BETWEEN,
     ) -> None:  # fmt: skip
         """``title`` and ``about`` are for the OpenAPI document, ``page`` is the file served at ``/``, ``prefix`` is the
-        prefix of the daemon's metric names."""
+        prefix of the daemon's metric names, ``phase`` that of the looks at the loop's lag (:mod:`penstock.ticks`)."""
         self._title = title
         self._about = about
         self._page = page
         self._live = live
         self._registry = registry
-        self._own = OwnMetrics(registry, prefix, live.phase)
+        self._own = OwnMetrics(registry, prefix, phase)
         self._operations = operations
         self._runner: web.AppRunner | None = None
         self._opening: asyncio.Task[None] | None = None  # while another process has the port
         self.address = ""
+
+    def resources_changed(self) -> None:
+        """Record a row of the history, see :meth:`penstock.web.live.Live.changed`."""
+        self._live.changed()
 
     async def listen_when_free(
         self, host: str, port: int, access: HttpAccess | None, troubles: Troubles, retry_s: float = RETRY_S

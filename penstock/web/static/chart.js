@@ -5,7 +5,7 @@ import { amount, el, outOf, say, svg } from "/static/dom.js";
 const SPAN_S = 600;
 const WIDTH = 600;
 const HEIGHT = 100;
-const GAP_S = 6; // longer than between two rows: nobody looked meanwhile
+const GAP_S = 60; // longer than between two rows, which are as far apart as samples: the host slept
 
 const NAMES = { cpu: "CPU", memory: "Memory", disk: "Disk", network: "Network" };
 

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from penstock.documents import Resource, Resources
-from penstock.ticks import BETWEEN, SAME_INSTANT
+from penstock.ticks import BETWEEN
 from penstock.web import live
 from penstock.web.live import STEP_S, Live
 
@@ -113,28 +113,43 @@ async def test_nothing_is_computed_without_a_watcher() -> None:
             assert (await Watcher(response).status())["looks"] in {looks, looks + 1}
 
 
-@pytest.mark.parametrize("phase", [SAME_INSTANT, BETWEEN])
-async def test_the_history_is_noted_after_the_other_timers_of_the_instant_and_the_tasks_they_wake(phase: float) -> None:
+async def test_a_timer_of_the_history_waits_for_the_other_timers_of_its_instant() -> None:
     daemon, loop = Daemon(), asyncio.get_running_loop()
-    one = Live(daemon.document, daemon.resources, phase=phase)
+    one = Live(daemon.document, daemon.resources)
     one.start()
     assert isinstance(one._noting, asyncio.TimerHandle)
-    assert (one._noting.when() / STEP_S - phase + 0.25) % 1.0 == pytest.approx(0.25)
+    assert (one._noting.when() / STEP_S) % 1.0 == pytest.approx(BETWEEN)
     one._noting.cancel()
-    woken: asyncio.Future[int] = loop.create_future()
-
-    async def sample() -> int:
-        await woken
-        return daemon.noted
-
-    sampling = asyncio.create_task(sample())
-    await asyncio.sleep(0)
     one._wait_for_timers(loop)
-    woken.set_result(0)  # by a timer that comes after that of the history
-    assert await sampling == 1
+    assert daemon.noted == 1
     await asyncio.sleep(0)
     assert daemon.noted == 2
     one.close()
+
+
+@pytest.mark.parametrize(
+    ("samples_s", "rows_s"),
+    [
+        ([7.001, 8.002, 9.001], [7.001, 8.002, 9.001]),
+        ([7.3, 8.0, 9.01], [7.3, 8.0, 9.01]),  # one comes late
+        ([7.0, 7.25, 7.5, 7.75, 8.0], [7.0, 8.0]),
+        ([7.0, 7.7, 8.4, 9.1, 9.8, 10.5], [7.0, 8.4, 9.1, 10.5]),
+    ],
+)
+async def test_without_a_timer_a_row_comes_with_the_first_change_of_a_second(
+    samples_s: list[float], rows_s: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, rows = Daemon(), list[float]()
+    one = Live(daemon.document, daemon.resources, has_timer=False)
+    one.start()
+    assert daemon.noted == 1 and one._noting is None
+    for at_s in samples_s:
+        before = daemon.noted
+        with monkeypatch.context() as clock:
+            clock.setattr(asyncio.get_running_loop(), "time", lambda at_s=at_s: at_s)
+            one.changed()
+        rows += [at_s] * (daemon.noted - before)
+    assert rows == rows_s
 
 
 async def test_a_document_for_many_watchers_is_computed_once() -> None:
