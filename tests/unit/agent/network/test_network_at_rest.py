@@ -172,7 +172,8 @@ def test_links_are_read_anew_after_messages_were_lost() -> None:
 def test_another_error_of_the_socket_is_raised() -> None:
     changes = LinkChanges()
     changes.close()
-    changes._socket = Mock(recv=Mock(side_effect=OSError(errno.EBADF, "closed")))
+    nothing = BlockingIOError(errno.EAGAIN, "no message")
+    changes._socket = Mock(recv=Mock(side_effect=[OSError(errno.EBADF, "closed"), nothing]))
     with pytest.raises(OSError, match="closed"):
         changes.seen()
 
