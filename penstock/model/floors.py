@@ -44,7 +44,7 @@ def wrong_processors(cpus: str) -> Iterator[tuple[str, str]]:
     """
     if len(cpus) > MOST_CPUS_CHARACTERS:
         yield (
-            f"a list of {len(cpus)} characters is too long",
+            f"a list of {counted(len(cpus), 'character')} is too long",
             f"write at most {MOST_CPUS_CHARACTERS}, for example 0-3,8",
         )
         return

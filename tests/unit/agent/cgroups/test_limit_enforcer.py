@@ -143,7 +143,7 @@ SAMPLE = Snapshot(at=0.0, interval_s=1.0)
 async def test_a_container_that_follows_another_changes_nothing_above_it(make: Make) -> None:
     fake, tree = make()
     limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
-    limit_enforcer.together.cap(memory_bytes=1 << 30, cores=None, pids=None)
+    limit_enforcer.parent.cap(memory_bytes=1 << 30, cores=None, pids=None)
     protects = Confinement(memory_low_bytes=8 * MIB)
     await limit_enforcer.create("a", protects)
     assert fake.read(LOW.encode()).strip() == str(8 * MIB)
@@ -189,7 +189,7 @@ async def test_containers_are_behind_the_host_while_all_of_them_are_opportunisti
 async def test_a_container_that_is_killed_is_behind_nobody_and_no_repair_changes_that(make: Make) -> None:
     fake, tree = make()
     limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
-    limit_enforcer.together.cap(memory_bytes=1 << 30, cores=None, pids=None)
+    limit_enforcer.parent.cap(memory_bytes=1 << 30, cores=None, pids=None)
     for container in ("a", "b"):
         await limit_enforcer.create(container, Confinement(opportunistic=True))
     limit_enforcer.let_end("a")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from master.prediction import Run, Settings
 from master.prediction.align import alike, at_ends, in_slots_of, stages_of, stretched, whole_ends
 from master.prediction.recent import forecast_of_latest
+from master.prediction.runs import LEAST_PART
 
 _SETTINGS = Settings(1, 1.0, 1)
 _SERIES = st.lists(st.floats(0, 1e9), min_size=1, max_size=30)
@@ -65,8 +66,9 @@ def test_slots_of_another_length_keep_duration_and_total(
     usage = np.array([values] * 4)
     run = Run(_SETTINGS, usage, usage, last_part=part)
     other = in_slots_of(run, had_s, to_s)
-    assert other.duration_slots * to_s == pytest.approx(run.duration_slots * had_s, rel=1e-4)
-    assert other.total * to_s == pytest.approx(run.total * had_s, rel=1e-4, abs=1e-3)
+    longer_s = LEAST_PART * to_s  # the last slot has at least that part
+    assert other.duration_slots * to_s == pytest.approx(run.duration_slots * had_s, rel=1e-4, abs=longer_s)
+    assert other.total * to_s == pytest.approx(run.total * had_s, rel=1e-4, abs=1e-3 + longer_s * max(values))
 
 
 @pytest.mark.parametrize("part", [0.0, -1.0, 1.01, math.nan, 1e-300])
