@@ -300,7 +300,7 @@ class MasterService:
         if self._round is None and not self.cluster.wants_round:
             return
         now, interval_s = time.monotonic(), self.cluster.settings.interval_s
-        if self.cluster.dues.changed and self.cluster.members.ready_tasks > 0:
+        if self.cluster.dues.changed and self.cluster.members.ready_tasks > 0:  # one may fit only now
             due_s = max(now, self._last_placing_round + interval_s)
         else:
             due_s = max(now + BEHIND_S, min(self._last_round + interval_s, self.cluster.dues.order_due))

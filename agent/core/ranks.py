@@ -86,7 +86,7 @@ class Ranks:
         self._ranked_at = -math.inf
         self._ranked_beside_cores = 0.0  # the cores that containers were promised then
         self._orders: dict[str, list[str]] = {}  # tenant → its jobs in their order, without turns
-        self._master_orders = False  # whether CPU time changed nothing in that order
+        self._master_orders = False  # whether these are all jobs of the master, each with its own priority
         self.cpu_reads = CpuReadSchedule()
         self.due = True  # an event that may change the order has occurred since the last ranking
 
