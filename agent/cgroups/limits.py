@@ -19,6 +19,7 @@ from agent.cgroups.memory import Pages
 from agent.cgroups.reason import Reason, refused
 from agent.cgroups.sample import Files
 from agent.core.confinement import Confinement, differing
+from penstock.model.floors import wrong_processors
 from penstock.model.units import format_bytes
 
 _DEFAULTS = Confinement()
@@ -181,10 +182,13 @@ class ConfinementChange:
         return enforceable_burst_s(since.cpu_burst_s, since.cpu_cores)
 
     def _cpus(self) -> None:
-        cpus = parse_cpus(self._wanted.cpus or "")
-        if not cpus:
+        wanted = self._wanted.cpus
+        if not wanted:
             self._all_cpus()
             return
+        for wrong, remedy in wrong_processors(wanted):  # in the journal of an older agent, which accepted any numbers
+            raise _Unenforced(Reason(wrong, remedy))
+        cpus = parse_cpus(wanted)
         self._put("cpuset", "cpus", cpus)
         effective = self._files.cpuset.effective
         if not effective <= cpus:

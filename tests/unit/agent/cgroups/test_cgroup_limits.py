@@ -275,6 +275,23 @@ def test_what_the_kernel_answers_is_said_with_the_remedy(make: Make, answer: int
     assert failed.keys() == {"cpu_cores"} and why in failed["cpu_cores"]
 
 
+@pytest.mark.parametrize(
+    ("cpus", "why"),
+    [
+        ("0-9999", "'0-9999' is beyond the last processor of any host; remedy: name some up to 8191"),
+        ("1-0", "'1-0' ends before it begins; remedy: write 0-1"),
+        ("0-7", "this host has no such processors; remedy: see /sys/devices/system/cpu/online"),
+    ],
+)
+def test_processors_that_an_older_agent_accepted_are_not_enforced(
+    fake: FakeCgroups, cgroup: Cgroup, cpus: str, why: str
+) -> None:
+    """An empty range lifted the limit; of a long one the agent made a set, of whatever size."""
+    cgroup.confine(Confinement(cpus="0"))
+    assert cgroup.confine(Confinement(cpus=cpus), Confinement(cpus="0")).failed == {"cpus": why}
+    assert said(fake, "cpuset.cpus") == "0"
+
+
 def test_what_is_killed_gets_the_processor_to_end(fake: FakeCgroups, cgroup: Cgroup) -> None:
     cgroup.confine(Confinement(opportunistic=True, cpu_cores=0.01))
     fake.writes.clear()
