@@ -18,6 +18,7 @@ from penstock.client.task_job import TaskJob
 from penstock.model.container import Ended, EndedBy
 from penstock.model.units import counted
 from penstock.opgraph import (
+    AdmissionAwaited,
     CancelRequested,
     CancelTasks,
     Event,
@@ -95,6 +96,8 @@ class Submission:
                 self._report.begins(job.id)
             with self._report:
                 try:
+                    if not job.is_admitted:
+                        self._handle(job, AdmissionAwaited(session.welcome.capacity.memory_bytes))
                     self._until_over(job)
                 except JobCancelled as cancelled:
                     self._cancelled(cancelled)

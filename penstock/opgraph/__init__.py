@@ -5,6 +5,7 @@ This package exports jobs of commands; :mod:`penstock.opgraph.dataflow` exports 
 
 from penstock.opgraph.graph import GraphError, TaskGraph, TaskNode
 from penstock.opgraph.job_manager import (
+    AdmissionAwaited,
     CancelRequested,
     CancelTasks,
     Event,
@@ -20,6 +21,7 @@ from penstock.opgraph.job_manager import (
 )
 
 __all__ = [
+    "AdmissionAwaited",
     "CancelRequested",
     "CancelTasks",
     "Event",

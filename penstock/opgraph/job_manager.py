@@ -38,6 +38,12 @@ class TaskState(enum.StrEnum):
 # ---------------------------------------------------------------- events
 
 
+class AdmissionAwaited(msgspec.Struct, frozen=True):
+    """The job is registered and not admitted yet; its host has this memory."""
+
+    host_memory_bytes: int
+
+
 class Started(msgspec.Struct, frozen=True):
     """The job was admitted; its first tasks may be placed."""
 
@@ -62,7 +68,7 @@ class CancelRequested(msgspec.Struct, frozen=True):
     reason: str = "cancelled"
 
 
-Event = Started | TaskPlaced | TaskEnded | CancelRequested
+Event = AdmissionAwaited | Started | TaskPlaced | TaskEnded | CancelRequested
 
 
 # ---------------------------------------------------------------- instructions
@@ -148,6 +154,8 @@ class JobManager:
         """Return the instructions to carry out now, in order. Events about tasks that are over have no effect."""
         before = self._left
         match event:
+            case AdmissionAwaited(host_memory_bytes):
+                out = self._ask_for_large(host_memory_bytes)
             case Started():
                 out = self._start()
             case TaskPlaced(task, node):
@@ -159,6 +167,19 @@ class JobManager:
         if before and not self._left:
             out.append(JobOver(all(state is TaskState.DONE for state in self.states.values())))
         return out
+
+    def _ask_for_large(self, host_memory_bytes: int) -> list[Instruction]:
+        """Ask before the admission for ready tasks that this host cannot hold: only the master knows whether another
+        node can, and it refuses them at once if none can. The job may wait long for memory that would not help them.
+        """
+        if self._started or self._stopping:
+            return []
+        tasks = self.graph.tasks
+        return self._ask(
+            name
+            for name, missing in self._missing.items()
+            if not missing and tasks[name].memory_bytes > host_memory_bytes
+        )
 
     def _start(self) -> list[Instruction]:
         if self._started or self._stopping:

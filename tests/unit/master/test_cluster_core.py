@@ -261,6 +261,18 @@ def test_a_task_that_a_complete_cluster_can_never_hold_is_refused_at_once() -> N
     assert waits.why == "it wants 1.86 GiB reserved, the whole cluster has 954 MiB; ask for less, or add nodes"
 
 
+def test_a_task_that_no_node_can_hold_is_refused_though_its_job_waits_for_its_admission() -> None:
+    b = bed("a", node_timeout_s=5.0)
+    b.now += 6.0
+    b.heartbeat("a")
+    b.job("a", "first", 900 * MB)
+    b.job("a", "waits", 900 * MB)
+    b.ready("a", task("t", 2000), task("u", 900), job="waits")
+    b.round()
+    assert [(d.job, d.task, d.ended.by) for _, d in b.decisions_of(api.TellEnded)] == [("waits", "t", EndedBy.REFUSED)]
+    assert [d.job for _, d in b.decisions_of(api.AdmitJob)] == ["first"]
+
+
 def test_containers_of_no_job_keep_a_job_waiting_and_do_not_make_it_too_large() -> None:
     b = bed("a", node_timeout_s=5.0)
     b.now += 6.0

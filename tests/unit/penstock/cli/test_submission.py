@@ -27,20 +27,21 @@ from penstock.wire.agent_api import StageProgress
 from tests.fakes.agent_thread import AgentThread
 
 OK = Ended(by=EndedBy.EXIT, exit_status=0)
-Submit = Callable[[], "Future[int]"]
+Submit = Callable[..., "Future[int]"]
 
 
 @pytest.fixture
 def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Submit]:
-    """Starts the command in a thread, where it catches no signals."""
+    """Starts the command in a thread, where it catches no signals; its task may have other keys."""
     monkeypatch.setattr(Signals, "_catch", lambda self: None)
     with ThreadPoolExecutor(1) as pool:
-        yield lambda: pool.submit(Submission(job_file(tmp_path), as_json=False).run)
+        yield lambda keys="": pool.submit(Submission(job_file(tmp_path, keys), as_json=False).run)
 
 
-def job_file(directory: Path) -> Work:
+def job_file(directory: Path, keys: str = "") -> Work:
+    """A job of one task, with other keys of it."""
     path = directory / "job.toml"
-    path.write_text('name = "big"\n[[task]]\nname = "a"\ncommand = "true"\n')
+    path.write_text(f'name = "big"\n[[task]]\nname = "a"\ncommand = "true"\n{keys}')
     return of_file(path)
 
 
@@ -58,6 +59,20 @@ def test_a_request_that_no_waiting_helps_is_refused_though_that_is_reported_befo
     with pytest.raises(CommandError, match="it wants 91 TiB reserved"):
         submit().result(60)
     assert [ended.failed for ended in agent.agent.called("end_job")] == ["it wants 91 TiB reserved"]
+
+
+def test_a_task_that_no_node_can_hold_ends_the_job_before_its_admission(
+    agent: AgentThread, submit: Submit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The job's memory is at most its host's: it may wait for it for ever where that is never free."""
+    agent.agent.admits = False
+    running = submit('memory = "2GiB"')
+    job = job_of(agent)
+    why = "it asks for 2 GiB and 0 cores, and a node that it may use has at most 1 GiB and 1 core; ask for less"
+    agent.do(lambda fake: fake.end_task(job, "a", Ended(by=EndedBy.REFUSED, reason=why)))
+    assert running.result(60) == 1
+    assert why in capsys.readouterr().out
+    assert [ended.failed for ended in agent.agent.called("end_job")] == [f"1 task refused; first a: {why}"]
 
 
 def test_the_reason_for_waiting_is_printed(

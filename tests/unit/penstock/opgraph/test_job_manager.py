@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.model.container import Ended, EndedBy
 from penstock.opgraph import (
+    AdmissionAwaited,
     CancelRequested,
     CancelTasks,
     JobManager,
@@ -50,6 +51,21 @@ def test_stages_become_ready_together() -> None:
         TaskSettled("m2", TaskState.DONE),
         PlaceStage("reduce", ("r1", "r2"), opportunistic=False),
     ]
+
+
+def test_what_its_host_cannot_hold_is_asked_for_before_the_admission() -> None:
+    """If no node can hold it, the wait for the job's memory would be in vain."""
+    large = TaskNode("large", "s", memory_bytes=101)
+    tasks = [large, TaskNode("fits", "s", memory_bytes=100), TaskNode("later", "t", ("fits",), memory_bytes=101)]
+    manager = JobManager(TaskGraph([*tasks, TaskNode("after", "u", ("large",))]))
+    assert manager.handle(AdmissionAwaited(100)) == [PlaceStage("s", ("large",), opportunistic=False)]
+    refused = Ended(by=EndedBy.REFUSED, reason="no node has so much")
+    assert manager.handle(TaskEnded("large", refused)) == [
+        TaskSettled("large", TaskState.FAILED, "no node has so much"),
+        TaskSettled("after", TaskState.SKIPPED, "large did not succeed"),
+    ]
+    assert manager.handle(Started()) == [PlaceStage("s", ("fits",), opportunistic=False)]
+    assert manager.handle(AdmissionAwaited(100)) == [], "it was admitted, and waits again at a restarted agent"
 
 
 def test_a_failure_skips_its_dependents_and_the_rest_goes_on() -> None:
