@@ -54,6 +54,8 @@ class AttainedService:
         self.lasts_read = True  # whether the master reads final reports; unknown until it answers our registration
         self.most_commands_read = True  # the same for this field of Load
         self._ended: dict[str, float] = {}  # ended job → its service, for the next report
+        # job that came again before its final report was sent → its service until then
+        self._carried_s: dict[str, float] = {}
 
     def report(self, now: float) -> list[JobUse]:
         """Return ended jobs' final service, then the jobs whose service may have changed since the last report."""
@@ -62,6 +64,8 @@ class AttainedService:
         if self.lasts_read and self._ended:
             ended = [JobUse(job=job, service_s=used_s, last=True) for job, used_s in self._ended.items()]
             self._ended = {}
+        elif not self.lasts_read:
+            self._carry_on()
         served = {job.id: job for job in self._queues.take_served(now)}
         uses = [self._use(job.id, self._slots(job), running=job.running) for job in served.values()]
         for job in self._queues.jobs():
@@ -118,10 +122,17 @@ class AttainedService:
         before = self._before.get(job.id, _NO_SLOTS)
         return _Slots(before.all_s + job.service_s, before.of_commands_s + job.command_s)
 
+    def _carry_on(self) -> None:
+        """Count on from the service of ended jobs that have come again. A registration reports their service now and
+        has no final reports: the master would take one that follows for service received since.
+        """
+        for job in [job for job in self._ended if job in self._members.jobs]:
+            self._carried_s[job] = self._ended.pop(job)
+
     def _received_s(self, job: str, slots: _Slots) -> float:
         cpu_s = self._cpu_times.cpu_s.get(job, 0.0)
         slots_s = slots.of_commands_s if cpu_s and self._queues.ranked else slots.all_s
-        return max(slots_s, cpu_s)
+        return self._carried_s.get(job, 0.0) + max(slots_s, cpu_s)
 
     def _use(self, job: str, slots: _Slots, *, running: int = 0, last: bool = False) -> JobUse:
         service_s = max(self._received_s(job, slots), self._reported_s.get(job, 0.0))
@@ -130,6 +141,7 @@ class AttainedService:
     def _drop(self, job: str) -> None:
         """Drop the job's counts: if it comes again, it is counted from 0."""
         self._reported_s.pop(job, None)
+        self._carried_s.pop(job, None)
         self._cpu_times.drop(job)
 
     def _runs(self, job: str) -> bool:

@@ -203,3 +203,16 @@ def test_the_last_of_a_job_waits_for_a_master_that_reads_it(bed: Bed) -> None:
     assert [use.job for use in bed.told(1.0) if use.job.startswith("b")] == []
     bed.node.attained.lasts_read = True
     assert bed.told(1.0) == [api.JobUse(job="b-y-1", service_s=1.5, last=True)]
+
+
+def test_a_job_that_came_again_while_the_master_was_away_counts_on(bed: Bed) -> None:
+    """Its registration has no final reports: one that follows would count what the registration reports once more."""
+    bed.end(bed.assigned("t1", 0.0, **GUEST), 0.5, 1.5)
+    second = bed.assigned("t2", 0.5, **GUEST)
+    bed.node.link_opens()
+    assert api.JobUse(job="b-y-1", service_s=1.5, running=1) in bed.told(0.5)
+    bed.node.attained.lasts_read = True
+    bed.end(second, 0.75, 1.25)
+    assert bed.told(0.75) == [api.JobUse(job="b-y-1", service_s=2.75, last=True)]
+    bed.assigned("t3", 0.75, **GUEST)
+    assert bed.told(0.75) == [api.JobUse(job="b-y-1", service_s=0.0, running=1)]
