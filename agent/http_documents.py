@@ -13,8 +13,9 @@ import msgspec
 from agent.check.facts import Fact
 from agent.core.draining import DrainStatus
 from agent.core.executors import ExecutorState
+from agent.core.preemption_actions import Preempted
 from agent.core.rank_order import ContainerRank, JobRank
-from agent.core.records import ContainerState, Preempted
+from agent.core.records import ContainerState
 from agent.core.snapshot import ContainerUse, HostUse
 from agent.queues.counts import QueueCounts
 from penstock.documents import Certificate, Degraded, Document, Histogram, Resources, SetByHand

@@ -15,9 +15,10 @@ class JobCpuTimes:
 
     What a container uses between two counts is its job's at the second one. Without a job it is counted under the
     container's own name, and becomes that of the first job that a process in it registers. A container whose job has
-    ended begins at 0 again: ranked by what the job used, the exit of a short job's processes would take seconds. Its
-    record has what it used for jobs that are over, as the next agent finds only the sum of all, and the job that it
-    counts for: all else is that job's, also what it used for other jobs that are not over.
+    ended begins at 0 again: ranked by what the job used, the exit of a short job's processes would take seconds.
+
+    Jobs beside each other in a container have it in turns. As the next agent finds only the sum of all, the container's
+    record has what it used for jobs that are over and in earlier turns of others, and the job of the present turn.
     """
 
     def __init__(self, members: Membership, containers: Containers) -> None:
@@ -28,9 +29,7 @@ class JobCpuTimes:
         self._counted_s: dict[str, float] = {}  # container → its CPU seconds at the last count
         self._job_of: dict[str, str] = {}  # container → its job
         self._job_ended_at: dict[str, float] = {}  # container → when its job ended; until the next sample
-        #: Container → job → what it used for that job until another one, which began beside it, took its turn.
-        self._earlier_s: dict[str, dict[str, float]] = {}
-        self._left_out: set[str] = set()  # containers whose records have changed since the last count
+        self._changed: set[str] = set()  # containers whose records have changed since the last count
         self._taken_back: dict[str, str] = {}  # container → its job under an earlier agent, until its use is known
 
     def job_of(self, container: str) -> str:
@@ -43,7 +42,12 @@ class JobCpuTimes:
         return any(use.cpu_seconds != counted_s.get(name) for name, use in snapshot.containers.items())
 
     def take_back(self, record: ContainerRecord) -> None:
-        """Count what a container has used under an earlier agent for its job then, which may be over by now."""
+        """Count what a container has used under an earlier agent for its jobs then, which may be over by now."""
+        for job, used_s in list(record.cpu_of_jobs_s.items()):
+            if job in self._members.jobs:
+                self.cpu_s[job] = self.cpu_s.get(job, 0.0) + used_s
+            else:
+                self._leave_out(record, job, 0.0)
         if record.counts_for:
             self._taken_back[record.container] = record.counts_for
         if record.counts_for in self._members.jobs:
@@ -52,10 +56,9 @@ class JobCpuTimes:
     def count(self, snapshot: Snapshot | None) -> list[ContainerRecord]:
         """Count the CPU time of all containers since the last count, each for its job.
 
-        Return the containers whose records have changed, to be journaled: a process takes part in a job for the first
-        time, or a job is over.
+        Return the containers whose records have changed, to be journaled: another job has its turn, or a job is over.
         """
-        changed = self._assign()
+        self._assign()
         live, jobs = self._containers.live, self._members.jobs
         kept = {record.job for record in live.values()}  # a job that is over still counts the use of its containers
         self.cpu_s = {job: s for job, s in self.cpu_s.items() if job in jobs or job in kept or job in live}
@@ -63,50 +66,47 @@ class JobCpuTimes:
         before_s, self._counted_s = self._counted_s, {}
         for container, record in live.items():
             job, use = self.job_of(container), uses.get(container)
-            counted_s = before_s.get(container, record.cpu_before_s)
+            counted_s = before_s.get(container, record.cpu_told_apart_s)
             used_s = use.cpu_seconds if use is not None else counted_s
             more_s = used_s - counted_s
             self._counted_s[container] = used_s
             if use is not None and (earlier := self._taken_back.pop(container, job)) != job:
                 self._count_for(earlier, record, more_s)
                 more_s = 0.0
-            if container in self._job_ended_at:
-                changed.append(record)
-                if job == container:  # its job used it
-                    record.leave_out(more_s)
-                    more_s = 0.0
+            if container in self._job_ended_at and job == container:  # its job used it
+                self._leave_out(record, job, more_s)
+                more_s = 0.0
             if snapshot is not None and snapshot.at >= self._job_ended_at.get(container, math.inf):
                 del self._job_ended_at[container]
             self.cpu_s[job] = self.cpu_s.get(job, 0.0) + more_s
-        changed += [live[container] for container in sorted(self._left_out) if container in live]
-        self._left_out.clear()
+        changed = [live[container] for container in sorted(self._changed) if container in live]
+        self._changed.clear()
         return changed
 
     def end(self, record: ContainerRecord, cpu_s: float, *, goes_on: bool = False) -> None:
         """Count all CPU time of a container that has ended, or that leaves its job and ``goes_on``, as the job's."""
         container = record.container
         job = self._taken_back.pop(container, self._job_of.get(container, record.job))
-        counted_s = self._counted_s.pop(container, record.cpu_before_s)
+        counted_s = self._counted_s.pop(container, record.cpu_told_apart_s)
         self._job_ended_at.pop(container, None)
         used_s = max(cpu_s, counted_s)  # for a container whose end was not observed, the sampled time
         if job:
             self.cpu_s[job] = self.cpu_s.get(job, 0.0) + used_s - counted_s
         if goes_on:
             self._counted_s[container] = used_s
-            self._leave_out(record, job)
+            self._leave_out(record, job, self._turn_s(record))
         self._job_of.pop(container, None)
-        self._earlier_s.pop(container, None)
 
     def job_ended(self, job: str, now: float) -> None:
         """Count what containers use from now on for themselves, where a process in them had registered the job."""
         for container, record in self._containers.live.items():
             if not record.job and self._job_of.get(container) == job:
-                self._leave_out(record, job)
+                self._leave_out(record, job, self._turn_s(record))
                 record.host_job("")
                 del self._job_of[container]
                 self._job_ended_at[container] = now
-            elif job in self._earlier_s.get(container, ()):
-                self._leave_out(record, job)
+            elif job in record.cpu_of_jobs_s:
+                self._leave_out(record, job, 0.0)
 
     def drop(self, job: str) -> None:
         """Drop the CPU time of a job that is over."""
@@ -114,37 +114,32 @@ class JobCpuTimes:
 
     def _turn_s(self, record: ContainerRecord) -> float:
         """Return what a container has used since its present job took its turn."""
-        counted_s = self._counted_s.get(record.container, record.cpu_before_s)
-        return counted_s - record.cpu_before_s - sum(self._earlier_s.get(record.container, {}).values())
+        return self._counted_s.get(record.container, record.cpu_told_apart_s) - record.cpu_told_apart_s
 
-    def _add(self, job: str, record: ContainerRecord, used_s: float) -> None:
+    def _end_turn(self, record: ContainerRecord, job: str, used_s: float) -> None:
         """Record what a container used for a job in a turn that is over."""
-        earlier_s = self._earlier_s.setdefault(record.container, {})
-        earlier_s[job] = earlier_s.get(job, 0.0) + used_s
+        record.end_turn(job, used_s)
+        self._changed.add(record.container)
 
     def _count_for(self, earlier: str, record: ContainerRecord, used_s: float) -> None:
         """Count what a container used under an earlier agent for its job then, which is not its present one."""
         if earlier in self._members.jobs:
             self.cpu_s[earlier] = self.cpu_s.get(earlier, 0.0) + used_s
-            self._add(earlier, record, used_s)
+            self._end_turn(record, earlier, used_s)
         else:
-            record.leave_out(used_s)
-            self._left_out.add(record.container)
+            self._leave_out(record, earlier, used_s)
 
-    def _leave_out(self, record: ContainerRecord, job: str) -> None:
-        """Leave what a container used for a job that is over out of what it used for others."""
-        container = record.container
-        used_s = self._turn_s(record) if self._job_of.get(container, job) == job else 0.0
-        record.leave_out(used_s + self._earlier_s.get(container, {}).pop(job, 0.0))
-        self._left_out.add(container)
+    def _leave_out(self, record: ContainerRecord, job: str, used_s: float) -> None:
+        """Leave what a container used for a job that is over, ``used_s`` in its last turn, out of what it used for
+        others.
+        """
+        record.leave_out(used_s, job)
+        self._changed.add(record.container)
 
-    def _assign(self) -> list[ContainerRecord]:
+    def _assign(self) -> None:
         """Assign containers to the job that they were placed for, or that a process in them registered: of a
         connection with several jobs, the first.
-
-        Return those whose records have changed, as in :meth:`count`.
         """
-        changed = []
         jobs, sessions = self._members.jobs, self._members.sessions.values()
         inside = {
             session.container: min(session.jobs, key=lambda job: jobs[job].record.place if job in jobs else math.inf)
@@ -158,13 +153,12 @@ class JobCpuTimes:
                 if before is None:
                     self.cpu_s[job] = self.cpu_s.get(job, 0.0) + self.cpu_s.pop(container, 0.0)
                 elif before != job and before in jobs:
-                    self._add(before, record, self._turn_s(record))
+                    self._end_turn(record, before, self._turn_s(record))
                 elif before != job:
-                    self._leave_out(record, before)
+                    self._leave_out(record, before, self._turn_s(record))
                 self._job_of[container] = job
                 if not record.job and record.counts_for != job:
                     record.host_job(job)
-                    changed.append(record)
+                    self._changed.add(container)
             elif self._job_of.get(container) not in jobs:
                 self._job_of.pop(container, None)
-        return changed

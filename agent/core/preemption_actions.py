@@ -5,12 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 
+import msgspec
+
 from agent.core import events as e
 from agent.core.containers import Containers
 from agent.core.instructions import Explain, Instruction, Reclaim
 from agent.core.node_resources import NodeResources
 from agent.core.preemption import Act, Action, Preemption, View
-from agent.core.records import ContainerState, Preempted
+from agent.core.records import ContainerState
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from agent.core.snapshot import Snapshot
@@ -18,6 +20,19 @@ from penstock.model import EndedBy
 
 #: Upper bounds in seconds of the latency's buckets (Prometheus), followed by infinity.
 BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Preempted(msgspec.Struct, frozen=True):
+    """An action on an opportunistic container whose resources were needed, with its reason and numbers.
+
+    ``at`` is Unix time; ``action`` is ``paused``, ``reclaimed``, ``warned``, ``preempted``, or ``dry run``.
+    """
+
+    at: float
+    container: str
+    resource: str
+    action: str
+    reason: str
 
 
 class PreemptionLatency:

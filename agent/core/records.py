@@ -163,6 +163,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     hosts_job: bool = False  # a process in it has registered or joined a job
     counts_for: str = ""  # the job of such a process that its CPU time counts for; "": none, or of an earlier version
     cpu_before_s: float = 0.0  # CPU time that it used for jobs that are over, in seconds
+    cpu_of_jobs_s: dict[str, float] = {}  # that of earlier turns of jobs that are not over, by job, in seconds
     unrecorded: bool = False  # an earlier agent's record was lost: the request is unknown
     orphaned: bool = False  # its launcher died: its processes run on, and their exit status is lost
     not_enforced: dict[str, str] = {}
@@ -235,9 +236,18 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
         """Record that a process in it takes part in a job, which its CPU time counts for; "": that job is over."""
         self.hosts_job, self.counts_for = True, job
 
-    def leave_out(self, cpu_s: float) -> None:
-        """Record CPU time that it used for a job that is over."""
-        self.cpu_before_s += cpu_s
+    @property
+    def cpu_told_apart_s(self) -> float:
+        """The CPU time that the present turn of its job does not count, in seconds."""
+        return self.cpu_before_s + sum(self.cpu_of_jobs_s.values())
+
+    def end_turn(self, job: str, cpu_s: float) -> None:
+        """Record CPU time that it used for a job before another one, beside it, took its turn."""
+        self.cpu_of_jobs_s[job] = self.cpu_of_jobs_s.get(job, 0.0) + cpu_s
+
+    def leave_out(self, cpu_s: float, job: str = "") -> None:
+        """Record CPU time that it used for a job that is over, and that of the job's earlier turns."""
+        self.cpu_before_s += cpu_s + self.cpu_of_jobs_s.pop(job, 0.0)
 
     def keep(self) -> None:
         """Record that lent processes cannot be given back: it is an adopted container without a job."""
@@ -370,19 +380,6 @@ class Job:
     def end(self) -> None:
         """Record its end. Raises: TransitionError."""
         self.state = next_state(life_cycles.JOB, self.state, "over")
-
-
-class Preempted(msgspec.Struct, frozen=True):
-    """An action on an opportunistic container whose resources were needed, with its reason and numbers.
-
-    ``at`` is Unix time; ``action`` is ``paused``, ``reclaimed``, ``warned``, ``preempted``, or ``dry run``.
-    """
-
-    at: float
-    container: str
-    resource: str
-    action: str
-    reason: str
 
 
 def job_state(record: JobRecord, stages: list[StageProgress] | None = None) -> JobState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.records import Preempted
+from agent.core.preemption_actions import Preempted
 from agent.core.snapshot import ContainerUse, HostUse
 from agent.http import shown
 from penstock.documents import Resource, Resources

@@ -134,6 +134,30 @@ def test_each_of_two_jobs_in_a_container_leaves_out_what_it_used(bed: Bed, first
     assert bed.node.cpu_times.cpu_s[following] == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("then", ["both go on", "long has ended meanwhile", "short has ended meanwhile"])
+def test_after_a_restart_each_of_two_jobs_in_a_container_has_what_it_used(bed: Bed, then: str) -> None:
+    container = bed.launch()
+    name = container.replace("-", "_")
+    long = bed.register(bed.connect(container))
+    bed.sample(**{name: 1000.0})
+    short = bed.register(bed.connect(container))
+    bed.sample(**{name: 1.0})
+    over = {"long has ended meanwhile": long, "short has ended meanwhile": short}.get(then)
+    if over is not None:
+        del bed.journal["jobs", over]
+    bed.restart(container)
+    bed.sample(**{name: 2.0})
+    used_s = {job: bed.node.cpu_times.cpu_s[job] for job in (long, short) if job != over}
+    assert used_s == {job: pytest.approx(s) for job, s in ((long, 1000.0), (short, 3.0)) if job != over}
+    bed.restart(container)
+    following = bed.register(bed.connect(container))
+    bed.sample()
+    bed.sample(**{name: 1.0})
+    assert bed.node.cpu_times.cpu_s[following] == pytest.approx(1.0)
+    for job, before_s in used_s.items():
+        assert bed.node.cpu_times.cpu_s[job] == pytest.approx(before_s)
+
+
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("ends", ["while no agent runs", "as an orphan", "beside the next one"])
 def test_a_job_that_is_not_joined_again_leaves_nothing_to_the_next_one(bed: Bed, ends: str, sampled: bool) -> None:
