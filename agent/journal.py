@@ -5,6 +5,9 @@ agent finds it, however this one ends. A thread syncs the log to the disk every 
 event loop never waits for a disk that is busy with other work. A crash of the host ends the containers, and may lose
 the records of its last moment.
 
+The log reserves room on the disk for the removal of every record. So a full disk refuses new records only: a task that
+has ended, but is recorded, would be taken for a running one by the next agent.
+
 A log begins with all present records. When it has grown to several times their size, a new one is begun, and the old
 one is removed once the new one is on the disk. Keys are stored as hashes.
 """
@@ -28,6 +31,7 @@ import structlog
 
 from agent.core import cancelled_jobs, draining, origin_journal, starvation
 from agent.core.records import CancelledJob, ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
+from agent.disk_reserve import reserve
 from agent.thread_timer import ThreadTimer
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining
@@ -59,6 +63,8 @@ _ROOMS: dict[str, type[msgspec.Struct]] = {
 SYNC_S = 0.2
 #: A log is replaced when it is larger than this and several times larger than the present records.
 _LEAST_BYTES, _TIMES_RECORDS = 1 << 20, 4
+#: The most that the removal of a record takes in the log: the frame, the name of its room, and its key.
+_REMOVAL_BYTES = 96
 _KEY_LENGTH = 40
 _LOG = re.compile(r"log-([0-9]{8})\Z")
 #: The header of each entry: its length and CRC-32.
@@ -93,6 +99,19 @@ class _Log:
         self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.size_bytes = 0
         self.torn = False
+        self._reserved_bytes = 0  # of the file's size
+
+    def reserve(self, more_bytes: int) -> None:
+        """Let the disk keep room for so many bytes more, better for many at a time. Raises OSError: it is full."""
+        wanted_bytes = self.size_bytes + more_bytes
+        if wanted_bytes <= self._reserved_bytes:
+            return
+        try:
+            reserve(self.descriptor, wanted_bytes + _LEAST_BYTES)
+            self._reserved_bytes = wanted_bytes + _LEAST_BYTES
+        except OSError:
+            reserve(self.descriptor, wanted_bytes)
+            self._reserved_bytes = wanted_bytes
 
     def append(self, data: bytes) -> None:
         """Append whole entries, or nothing. Raises OSError."""
@@ -101,7 +120,7 @@ class _Log:
             while rest:  # a disk that fills up takes a part before it refuses
                 rest = rest[os.write(self.descriptor, rest) :]
         except OSError:
-            self.torn = True
+            self.torn, self._reserved_bytes = True, 0
             os.ftruncate(self.descriptor, self.size_bytes)
             self.torn = False
             raise
@@ -240,7 +259,10 @@ class Journal:
             return
         if self._log.torn:
             self._begin_anew()
-        self._log.append(_framed(_Entry(room, key, data)))
+        entry = _framed(_Entry(room, key, data))
+        if data is not None:
+            self._log.reserve(len(entry) + _REMOVAL_BYTES * (len(self._records) + 1))
+        self._log.append(entry)
         self._keep(room, key, data)
         if not self._sync_due:
             self._sync_due = True
@@ -306,7 +328,8 @@ class Journal:
             self._set_aside(f"{path.name}.bad", data[end:])
         opened = _Log(path)
         opened.size_bytes = end
-        os.ftruncate(opened.descriptor, end)
+        if end < len(data):  # otherwise it would only give up the room that is reserved for it
+            os.ftruncate(opened.descriptor, end)
         return opened
 
     def _set_aside(self, name: str, data: bytes) -> None:
@@ -331,8 +354,10 @@ def _begin(path: Path, records: dict[tuple[str, str], bytes]) -> _Log:
     path.unlink(missing_ok=True)
     made = _Log(path)
     first = _framed(_Entry("", str(len(records))))
+    entries = first + b"".join(_framed(_Entry(room, key, data)) for (room, key), data in records.items())
     try:
-        made.append(first + b"".join(_framed(_Entry(room, key, data)) for (room, key), data in records.items()))
+        made.reserve(len(entries) + _REMOVAL_BYTES * len(records))
+        made.append(entries)
     except OSError:
         made.remove()
         raise

@@ -17,11 +17,13 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from agent import journal as journal_module
 from agent.config import AgentConfig
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
 from agent.daemon import Agent
+from agent.disk_reserve import reserve
 from agent.journal import Journal
 from penstock.daemon import StartError
 from penstock.durable import replace_file
@@ -122,6 +124,63 @@ def test_a_record_removed_meanwhile_is_not_written_later(tmp_path: Path) -> None
         assert journal.write("jobs", "j", None)
     journal.retry()
     assert Journal(tmp_path).read("jobs", JobRecord) == []
+
+
+class SmallDisk:
+    """Once it is ``full``, files have the room that was reserved for them before."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = False
+        self._reserved_bytes: dict[int, int] = {}  # by inode
+        self._genuine_write = os.write
+        monkeypatch.setattr(os, "write", self._write)
+        monkeypatch.setattr(journal_module, "reserve", self._reserve, raising=False)
+
+    def _reserve(self, descriptor: int, size_bytes: int) -> None:
+        file = os.fstat(descriptor)
+        self._take(file, size_bytes)
+        self._reserved_bytes[file.st_ino] = size_bytes
+
+    def _write(self, descriptor: int, data: bytes) -> int:
+        file = os.fstat(descriptor)
+        self._take(file, file.st_size + len(data))
+        return self._genuine_write(descriptor, data)
+
+    def _take(self, file: os.stat_result, size_bytes: int) -> None:
+        reserved_bytes = self._reserved_bytes.get(file.st_ino, 0) if file.st_size else 0  # another had the inode before
+        if self.full and size_bytes > reserved_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_full_disk_takes_the_removal_of_each_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    """Otherwise the next agent takes what has ended for something that runs."""
+    monkeypatch.setattr(journal_module, "_LEAST_BYTES", 2000)
+    disk, journal, room = SmallDisk(monkeypatch), Journal(tmp_path), api.TASKS_CANCELLED.name
+    record = api.TasksCancelled(job="j", tasks=[])
+    assert all(journal.write(room, str(number), record) for number in range(100))
+    disk.full = True
+    with capture_logs():
+        more = next(number for number in range(100, 1000) if not journal.write(room, str(number), record))
+    if restarted:
+        journal = Journal(tmp_path)
+    assert all(journal.write(room, str(number), None) for number in range(more))
+    assert Journal(tmp_path).read(room, api.TasksCancelled) == []
+    disk.full = False
+    journal.retry()
+    assert journal.write(room, "0", record)
+
+
+def test_what_is_reserved_takes_room_and_leaves_the_file_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"entry")
+    with path.open("ab") as file:
+        reserve(file.fileno(), 1 << 20)
+    assert path.read_bytes() == b"entry"
+    if path.stat().st_blocks * 512 < 1 << 20:
+        pytest.skip("this file system reserves no room")
 
 
 def test_a_file_that_cannot_be_replaced_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,23 @@
+"""Room that the file system keeps for a file (fallocate(2)), so that writing to it does not fail on a full disk."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE: os.posix_fallocate, which has no such flag, would lengthen the file
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+
+
+def reserve(descriptor: int, size_bytes: int) -> None:
+    """Reserve room for a file of this size; the file keeps its size. No effect where the file system cannot do so.
+
+    Raises:
+        OSError: it has no such room.
+    """
+    if _libc.fallocate(descriptor, _KEEP_SIZE, 0, size_bytes):
+        number = ctypes.get_errno()
+        if number in (errno.ENOSPC, errno.EDQUOT):
+            raise OSError(number, os.strerror(number))
