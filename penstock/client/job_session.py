@@ -202,7 +202,8 @@ class JobSession:
         self.failure: Exception | None = None
         self._asked = asked
         self._tasks = PlacementLedger()
-        self._repeats_requests = False  # at the job's admission, as this agent does not know the requested tasks
+        self._repeats_requests = False  # as this agent does not know the requested tasks
+        self._waits_for_admission = True  # with requests; False: some came before the job's admission
 
     # ------------------------------------------------------------ registration
 
@@ -234,8 +235,10 @@ class JobSession:
         return self._tasks.end_cancelled() if is_new else []
 
     def requests_to_repeat(self) -> list[Place]:
-        """Return the requests for outstanding tasks, once after the admission at a restarted agent."""
-        if not (self.is_admitted and self._repeats_requests):
+        """Return the requests for outstanding tasks, once at a restarted agent: after the admission, unless some of
+        them came before it.
+        """
+        if not self._repeats_requests or (self._waits_for_admission and not self.is_admitted):
             return []
         self._repeats_requests = False
         return self._tasks.to_ask_again(self.id)
@@ -258,6 +261,7 @@ class JobSession:
         """
         asked = list(tasks)
         self._tasks.ask(stage, asked, opportunistic=opportunistic)
+        self._waits_for_admission &= self.is_admitted
 
         def request() -> Place:
             if self.failure is not None:

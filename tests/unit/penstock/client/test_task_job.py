@@ -35,6 +35,21 @@ def test_a_job_that_the_agent_dropped_is_placed_again_once_it_is_admitted(agent:
         assert agent.do(lambda fake: [asked.job for asked in fake.called("place")]) == [job.id] != [before]
 
 
+def test_a_task_that_was_asked_for_before_the_admission_is_asked_for_again_before_it(agent: AgentThread) -> None:
+    """No node may be able to hold it, and the job may wait long for its memory."""
+    with Session.connect(agent.socket, "test", patience_s=60) as session:
+        agent.agent.admits = agent.agent.places = False
+        job = TaskJob(session, RegisterJob(name="j"), lambda linked: None)
+        command = ContainerSpec(argv=("true",))
+        job.place("s", [TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=command)], False)
+        agent.stop()
+        agent.agent.admits = False
+        agent.start()
+        news = (job.next(60) for _ in range(3))
+        assert next(each for each in news if each is not None) == TaskPlaced("t", "fake")
+        assert not job.is_admitted
+
+
 @pytest.mark.parametrize("dropped", [False, True], ids=["joined", "registered anew"])
 def test_a_command_being_killed_is_cancelled_again_at_the_next_agent(agent: AgentThread, dropped: bool) -> None:
     """In a new job it has ended: older agents report no end of a task that they do not know."""
