@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
@@ -53,6 +54,7 @@ def recovered_state(
         ends=journal.read(origin_journal.ENDS, TaskEnd),
         awaited=journal.read(origin_journal.AWAITED, AwaitedTask),
         cancelled=journal.read(cancelled_jobs.ROOM, CancelledJob),
+        cpu_s=_cpu_times_s(running.keys() | orphans.keys(), tree),
     )
 
 
@@ -62,6 +64,18 @@ def _orphans(containers: Iterable[ContainerRecord], known: AbstractSet[str], tre
     for record in containers:
         if tree is not None and record.container not in known and (cgroup := tree.get(record.container)).populated():
             found[record.container] = record.pid or next(iter(cgroup.pids()), 0)
+    return found
+
+
+def _cpu_times_s(containers: Iterable[str], tree: CgroupTree | None) -> dict[str, float]:
+    """Return the CPU time that each container has used, in seconds, as far as it can be read."""
+    found: dict[str, float] = {}
+    if tree is None:
+        return found
+    for container in containers:
+        with contextlib.suppress(OSError):
+            if (used_s := tree.get(container).cpu_s()) is not None:
+                found[container] = used_s
     return found
 
 

@@ -255,7 +255,7 @@ class Recovered:
     ``running`` maps container → pid. ``orphans`` are those of them whose launcher died. ``never_began`` are recorded
     containers that no launcher was asked to start. A recorded container that is in none of them, and whose exit the
     launcher will not report, is lost. A container that runs without a readable record continues; ``owners`` has its
-    user.
+    user. ``cpu_s`` is the CPU time that those which run have used, in seconds, as far as their cgroups tell.
     """
 
     jobs: list[JobRecord]
@@ -272,6 +272,7 @@ class Recovered:
     ends: list[TaskEnd] = field(default_factory=list)
     awaited: list[AwaitedTask] = field(default_factory=list)
     cancelled: list[CancelledJob] = field(default_factory=list)
+    cpu_s: dict[str, float] = field(default_factory=dict)
 
 
 Event = (

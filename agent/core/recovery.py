@@ -20,6 +20,7 @@ from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
 from agent.core.records import ContainerRecord, ContainerState, command_record
+from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import ContainerSpec
 
 
@@ -70,6 +71,7 @@ class Recovery:
             *first,
             *held,
             *self._ended_meanwhile(event, live, now),
+            *self._count_cpu_times(event, now),
             *self._confinements(event, now),
             *(one for record in self._containers.live.values() for one in self._lent.give_back(record)),
         ]
@@ -87,6 +89,14 @@ class Recovery:
         if record.executor is not None:
             self._executors.resumed(record, event.at, now)
         return thaw
+
+    def _count_cpu_times(self, event: e.Recovered, now: float) -> list[Instruction]:
+        """Count what the containers have used before the node registers with the master: what it reports only then
+        would be taken for service received since.
+        """
+        uses = {container: ContainerUse(cpu_seconds=used_s) for container, used_s in event.cpu_s.items()}
+        changed = self._cpu_times.count(Snapshot(at=now, interval_s=0.0, containers=uses))
+        return [Record(ROOM, record.container, record) for record in changed]
 
     def _confinements(self, event: e.Recovered, now: float) -> list[Instruction]:
         """Confine every container again: a change may have been under way, or another program may have interfered."""

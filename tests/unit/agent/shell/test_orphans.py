@@ -307,6 +307,7 @@ def test_remaining_containers_are_reported_by_launcher_and_cgroups(
     assert found.orphans == {"c-2", "c-4"}
     assert found.never_began == ({"c-3"} if same_launcher else set()), "another launcher cannot tell"
     assert found.exits_to_come == {"c-1"}
+    assert found.cpu_s == {"c-2": 0.0, "c-4": 0.0}
 
 
 def test_without_cgroups_only_the_launcher_reports(tmp_path: Path) -> None:
