@@ -24,7 +24,7 @@ from typing import Any
 
 import msgpack
 
-from agent.cgroup_root import cgroup2_mount, container_directory
+from agent.cgroup_root import cgroup2_mount, container_directory, members
 from agent.launcher.account import Account
 from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
 from agent.launcher.borrow import former, place_of, put_back
@@ -107,8 +107,8 @@ class Server:
         self._path.unlink(missing_ok=True)
 
     def end_all(self) -> None:
-        """Kill every container and wait for them. Adopted processes without a cgroup are left alone, and borrowed ones
-        return to their former cgroups.
+        """Kill every container and wait for them. Adopted processes are left alone without a cgroup, or if they have
+        left it since; borrowed ones return to their former cgroups.
         """
         self._reserve.give_up()
         children = (self._children | self._starting).values()
@@ -116,7 +116,7 @@ class Server:
             with contextlib.suppress(OSError):  # the others are ended nevertheless
                 if child.origin is not None:
                     self._put_back(child)
-                elif child.confined or not child.adopted:
+                elif not child.adopted or self._in_its_cgroup(child):
                     self._kill_session(child)
         if self._stopping and self._cgroup_root is not None:
             # Includes processes that left the session, and containers of a launcher that died; needs Linux 5.14.
@@ -386,6 +386,11 @@ class Server:
                 os.killpg(child.running.pid, signum)  # not reaped yet, so the pid is still the container's
         except ProcessLookupError:
             return
+
+    def _in_its_cgroup(self, child: _Child) -> bool:
+        """Return whether a container's first process is in its cgroup, and not moved out by another program."""
+        root, run = self._cgroup_root, child.running
+        return root is not None and child.confined and run.pid in members(container_directory(root, run.container))
 
     def _kill_session(self, child: _Child) -> None:
         if child.adopted:

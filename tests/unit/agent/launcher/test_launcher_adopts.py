@@ -328,3 +328,22 @@ async def test_the_end_of_a_frozen_one(client: Client, process: Sleeper, cgroup:
     (cgroup / "cgroup.freeze").write_text("1")
     (cgroup / "cgroup.kill").write_text("1")
     assert (await client.exited()).signal == signal.SIGKILL
+
+
+async def test_a_stopped_launcher_ends_adopted_processes_but_not_those_that_were_moved_out(
+    connect: Connect, process: Sleeper, cgroup: Path, tmp_path: Path
+) -> None:
+    client = await connect(cgroup_root=cgroup)
+    stays, left = process(), process("sh", "-c", "read x; exit 7")
+    for name, one in (("stays", stays), ("left", left)):
+        directory = cgroup / "containers" / name
+        directory.mkdir(parents=True)
+        with opened(directory / "cgroup.procs", os.O_WRONLY) as procs:
+            await client.launcher.adopt(name, one.pid, ME, procs_fd=procs)
+    (cgroup / "elsewhere").mkdir()
+    (cgroup / "elsewhere" / "cgroup.procs").write_text(f"{left.pid}")
+    await client.launcher.close()
+    end(launcher_pid(tmp_path))
+    assert stays.wait(TIMEOUT_S) == -signal.SIGKILL
+    left.communicate(b"\n", TIMEOUT_S)
+    assert left.returncode == 7
