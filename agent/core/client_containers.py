@@ -22,7 +22,7 @@ from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from penstock.model import ContainerSpec, EndedBy, Limits
 from penstock.model.decode_errors import explained
-from penstock.model.floors import limits_too_small, profile_too_small, too_small
+from penstock.model.floors import profile_too_small, too_small
 from penstock.wire.agent_api import Attach, ContainerEnded, ContainerRef, Done, Launch, Launched, Resize
 from penstock.wire.errors import RpcError, bad_request, refused
 
@@ -99,7 +99,7 @@ class ClientContainers:
         """
         session = self._members.sessions[opened]
         quotas.check_container(session, self.settings.quotas, self._containers.live.values(), spec)
-        floors.check(limits_too_small(spec.limits), "container.limits.")
+        floors.check_command(spec, "container.")
         ledger = self._resources.ledger(now)
         if spec.opportunistic:
             why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, self._slack.t_alloc)
@@ -159,6 +159,8 @@ class ClientContainers:
             limits = record.limits.changed(event.params.limits)
         except msgspec.ValidationError as error:
             at, wrong = explained(error, Limits)
+            if at in event.params.limits:  # this check has a remedy
+                floors.check(too_small({at: event.params.limits[at]}), "limits.")
             raise bad_request(wrong, field=f"limits.{at}" if at else "limits") from None
         floors.check(too_small(event.params.limits), "limits.")
         if limits.pids_max != record.limits.pids_max:

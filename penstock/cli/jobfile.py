@@ -50,7 +50,7 @@ from penstock.cli.errors import usage_error
 from penstock.cli.executors import executor_limits
 from penstock.cli.limits import in_utf8
 from penstock.cli.work import Work
-from penstock.model.container import MOST_CORES, ContainerSpec, Limits
+from penstock.model.container import MOST_CORES, ContainerSpec, Limits, wrong_variable
 from penstock.model.decode_errors import explained
 from penstock.model.executor import Executor
 from penstock.model.floors import limits_too_small
@@ -255,10 +255,8 @@ def _check_environment(variables: dict[str, Any], where: str) -> None:
     for name, value in variables.items():
         if not isinstance(value, str):
             raise usage_error(f"{where}{name!r}: text expected; write the value in quotes")
-        if not name or "=" in name:
-            raise usage_error(f"{where}{name!r}: the name of a variable is not empty and has no '='; rename it")
-        if "\0" in name + value:
-            raise usage_error(f"{where}{name!r}: has a null character, which no variable may have; remove it")
+        for wrong, remedy in wrong_variable(name, value):
+            raise usage_error(f"{where}{name!r}: {wrong}; {remedy}")
 
 
 def _located(error: msgspec.ValidationError, document: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """A command in a cgroup of its own: its specification and its end."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import msgspec
@@ -22,6 +22,8 @@ MOST_AT_ONCE = 131_072
 MOST_STAGES = 4096
 #: Name of a limit → its new value; None removes the limit.
 LimitsChange = Mapping[str, int | float | str | None]
+#: As much of a variable's name as a message shows (characters).
+_SHOWN = 40
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -104,6 +106,32 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     detach: bool = False
     strict: bool = False
     stdio: str = ""
+
+
+def wrong_texts(spec: ContainerSpec) -> Iterator[tuple[str, str, str]]:
+    """Yield each argument, variable and directory with which the kernel starts no process: its name, the error, and
+    the remedy.
+    """
+    names = "".join(spec.env)
+    texts = "".join((*spec.argv, *spec.env.values(), spec.cwd, names))
+    if "\0" not in texts and "=" not in names and "" not in spec.env:
+        return  # the rule; looked at one by one, the texts take longer
+    for number, argument in enumerate(spec.argv):
+        if "\0" in argument:
+            yield f"argv[{number}]", "has a null character, which no argument may have", "remove it"
+    for name, value in spec.env.items():
+        for wrong, remedy in wrong_variable(name, value):
+            yield f"env[{name[:_SHOWN]!r}]", wrong, remedy
+    if "\0" in spec.cwd:
+        yield "cwd", "has a null character, which no directory may have", "remove it"
+
+
+def wrong_variable(name: str, value: str) -> Iterator[tuple[str, str]]:
+    """Yield the error and the remedy for a variable with which the kernel starts no process."""
+    if not name or "=" in name:
+        yield "the name of a variable is not empty and has no '='", "rename it"
+    elif "\0" in name or "\0" in value:
+        yield "has a null character, which no variable may have", "remove it"
 
 
 class EndedBy(enum.StrEnum):

@@ -199,6 +199,14 @@ def test_processors_that_no_host_has_are_refused_at_every_door_without_listing_t
         check_tasks([TaskRequest(task="t", usage=KindAmounts(), command=spec)])
 
 
+def test_a_changed_list_of_processors_that_is_too_long_has_a_remedy_and_an_unknown_limit_its_name() -> None:
+    bed = Bed()
+    with pytest.raises(RpcError, match=r"^limits\.cpus: .* is too long \(write at most 40960, for example 0-3,8\)$"):
+        bed.resize(cpus="0," * 20_480 + "0")
+    with pytest.raises(RpcError, match="there is no key 'memory_bytes'"):
+        bed.resize(memory_bytes=1)
+
+
 def test_a_profile_whose_lowest_value_is_too_low_is_refused_and_not_followed(bed: Bed) -> None:
     for profile in (
         Profile(memory_bytes=(64 * MB, 1)),
