@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.check.facts import Fact
 from agent.core import Node
+from agent.core.containers import shown_name
 from agent.core.executors import Executors
 from agent.core.preemption_actions import BOUNDS_S
 from agent.core.ranks import Ranks
@@ -31,7 +32,6 @@ from penstock.documents import Certificate, Degraded, Histogram, SetByHand
 from penstock.model import KINDS
 from penstock.model.job_state import standing
 from penstock.model.units import counted
-from penstock.model.work import LONGEST_NAME
 
 _NOT_SAMPLED, _HOST_NOT_SAMPLED = NotSampled(), HostNotSampled()
 
@@ -131,7 +131,7 @@ def _container(
         orphaned=record.orphaned,
         not_enforced=record.not_enforced,
         # a command's path may have as many characters as a message
-        name=(record.spec.name or record.spec.argv[0])[:LONGEST_NAME],
+        name=shown_name(record),
         container_class="opportunistic" if record.opportunistic else "regular",
         state=record.state,
         rank=ranks.described(record),

@@ -26,6 +26,7 @@ from agent.core.session import Session
 from penstock.model import Ended, EndedBy, ResourceKind
 from penstock.model.life_cycle import next_state
 from penstock.model.units import format_bytes
+from penstock.model.work import LONGEST_NAME
 from penstock.wire.errors import bad_request, refused
 
 ROOM = "containers"
@@ -289,3 +290,8 @@ def how_it_ended(record: ContainerRecord, event: ContainerExited) -> Ended:
         memory_peak_bytes=event.memory_peak_bytes,
         wall_seconds=max(0.0, event.ended_at - record.started_at) if record.started_at else 0.0,
     )
+
+
+def shown_name(record: ContainerRecord) -> str:
+    """Return the name of a container's command, or else its program, at most as long as a name may be."""
+    return (record.spec.name or record.spec.argv[0])[:LONGEST_NAME]

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Literal
 
 from agent.core import tasks
-from agent.core.containers import Containers
+from agent.core.containers import Containers, shown_name
 from agent.core.instructions import Explain, Instruction, Record
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.membership import Membership
@@ -94,7 +94,7 @@ class Drain:
     def _own(self) -> Iterator[Remaining]:
         for record in self._containers.live.values():
             if (record.job, record.task) not in self._held.by_key:
-                yield Remaining("container", record.container, record.spec.name or record.spec.argv[0], record.user)
+                yield Remaining("container", record.container, shown_name(record), record.user)
         commands = Counter(each.job for each in self._held if each.container)
         for name, job in self._members.jobs.items():
             held = self._queues.job_counts(name)["running"] - commands[name]

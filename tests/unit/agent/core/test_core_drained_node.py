@@ -75,6 +75,13 @@ def test_work_of_its_own_users_goes_on_and_is_named() -> None:
     assert {each.id for each in bed.node.heartbeat(0.0).own} >= {container, later}
 
 
+def test_the_name_of_a_program_is_cut_as_other_names_are() -> None:
+    bed = Bed()
+    bed.launch(argv=("x" * 100_000,))
+    bed.decide(Drain(draining=ROOT))
+    assert [len(each.name) for each in bed.node.heartbeat(0.0).own] == [128]
+
+
 def test_it_remembers_over_a_restart_and_goes_on_giving_back() -> None:
     bed = Bed()
     bed.assign("slack")
