@@ -151,6 +151,12 @@ class FrameworkSession:
             return self._hello(method, params)
         known = self.METHODS.get(method)
         if known is None:
+            if method == m.HELLO.name:
+                raise bad_request(
+                    "this connection has sent hello already",
+                    field="method",
+                    remedy="send it once, as the first message",
+                )
             raise unknown_method(method, self.METHODS)
         declared, handler = known
         return handler(self, read_params(params, declared.params))

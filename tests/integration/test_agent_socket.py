@@ -28,6 +28,9 @@ async def test_hello_comes_first_and_names_the_version(start_agent: Start, conne
     assert caught.value.body.field == "protocol"
     welcome = await client.call("hello", protocol=1)
     assert welcome["node"] == "test" and welcome["capacity"]["cores"] == 2
+    with pytest.raises(RpcError, match="this connection has sent hello already") as caught:
+        await client.call("hello", protocol=1)
+    assert caught.value.code is ErrorCode.BAD_REQUEST and caught.value.body.remedy
     with pytest.raises(RpcError) as caught:
         await client.call("launhc")
     assert caught.value.code is ErrorCode.BAD_REQUEST and caught.value.body.field == "method"
