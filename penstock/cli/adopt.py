@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError
 from penstock.cli.exit_statuses import Status
-from penstock.cli.limits import add_class, add_limits, print_container, specification
+from penstock.cli.limits import add_class, add_limits, print_container, specification, strict_by_option
 from penstock.cli.session import asked
 from penstock.client.errors import LOST_WHILE_ADOPTING
 from penstock.wire.agent_api import Adopt
@@ -20,7 +20,8 @@ def main(argv: list[str]) -> int:
     options = _parse(argv)
     spec = specification(options, _command_of(options.pid), detach=True)
     wanted = Adopt(pid=options.pid, container=spec, tree=options.tree)
-    adopted = asked("adopt", lambda agent: agent.ask_once(ADOPT, wanted, LOST_WHILE_ADOPTING))
+    with strict_by_option():
+        adopted = asked("adopt", lambda agent: agent.ask_once(ADOPT, wanted, LOST_WHILE_ADOPTING))
     print_container("adopt", adopted.container, adopted.not_enforced, as_json=options.json)
     return 0
 

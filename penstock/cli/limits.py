@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from penstock.cli import arguments
-from penstock.cli.errors import note, usage_error
+from penstock.cli.errors import CommandError, note, usage_error
 from penstock.model.container import Choice, ContainerSpec, Limits
 from penstock.wire.errors import RpcError
 from penstock.wire.utf8 import sendable
@@ -158,6 +160,20 @@ def print_container(command: str, container: str, not_enforced: Mapping[str, str
         return
     warn(command, not_enforced)
     print(container, flush=True)
+
+
+@contextlib.contextmanager
+def strict_by_option() -> Iterator[None]:
+    """Name the option, as :func:`warn` does, in the error about a strict limit that is not enforced.
+
+    Raises:
+        CommandError: the same error, with that name.
+    """
+    try:
+        yield
+    except CommandError as error:
+        text = re.sub(r"\b\w+(?= is not enforced: )", lambda name: _ASKED_BY.get(name[0], name[0]), str(error), count=1)
+        raise CommandError(text, status=error.status, of_command=error.of_command) from None
 
 
 def warn(command: str, not_enforced: Mapping[str, str]) -> None:

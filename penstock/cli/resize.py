@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
-from penstock.cli.limits import add_limits, changes, warn
+from penstock.cli.limits import add_limits, changes, strict_by_option, warn
 from penstock.cli.session import asked, print_json
 from penstock.wire.agent_api import Resize
 from penstock.wire.agent_methods import RESIZE
@@ -26,7 +26,8 @@ def main(argv: list[str]) -> int:
         raise usage_error("no limit given; write for example `penstock resize CONTAINER --cpu 2 --memory none`")
 
     wanted = Resize(container=options.container, limits=limits, strict=options.strict)
-    now = asked("resize", lambda agent: agent.ask(RESIZE, wanted), named="container")
+    with strict_by_option():
+        now = asked("resize", lambda agent: agent.ask(RESIZE, wanted), named="container")
     if options.json:
         print_json({"container": options.container, "limits": now.limits, "not_enforced": now.not_enforced})
     else:

@@ -12,7 +12,15 @@ import msgspec
 from penstock import paths
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, note, usage_error
-from penstock.cli.limits import add_class, add_limits, in_utf8, print_container, specification, warn
+from penstock.cli.limits import (
+    add_class,
+    add_limits,
+    in_utf8,
+    print_container,
+    specification,
+    strict_by_option,
+    warn,
+)
 from penstock.cli.session import failures_told
 from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable, lost_at_restart
 from penstock.client.signals import Signals
@@ -45,7 +53,7 @@ def main(argv: list[str]) -> int:
     """Run the command; return the exit status of the command in the container."""
     options = _parse(argv)
     spec = in_utf8("run", _specification(options))
-    with failures_told():
+    with strict_by_option(), failures_told():
         return _run(spec, as_json=options.json)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.cli import arguments
-from penstock.cli.limits import add_class, add_limits, changes, specification, warn
+from penstock.cli.errors import CommandError
+from penstock.cli.limits import add_class, add_limits, changes, specification, strict_by_option, warn
 from penstock.model.container import Choice, Limits, Notice
 
 
@@ -94,3 +95,21 @@ def test_each_option_that_is_not_enforced_is_named_once(capsys: pytest.CaptureFi
         "penstock resize: --memory is not enforced: no memory",
         "penstock resize: y is not enforced: z",
     ]
+
+
+@pytest.mark.parametrize(
+    ("agent", "shown"),
+    [
+        (
+            "nothing was changed: memory_max_bytes is not enforced: no controller",
+            "changed: --memory is not enforced: no",
+        ),
+        ("nothing was changed: disk_read_ops_per_s is not enforced: no", "changed: --disk-ops is not enforced: no"),
+        ("nothing was changed: cpu_weight is not enforced: no", "changed: cpu_weight is not enforced: no"),
+        ("container: memory_max_bytes is unknown", "container: memory_max_bytes is unknown"),
+    ],
+)
+def test_a_strict_limit_that_is_not_enforced_has_the_name_of_its_option(agent: str, shown: str) -> None:
+    with pytest.raises(CommandError, match=shown) as caught, strict_by_option():
+        raise CommandError(agent, status=7, of_command=False)
+    assert (caught.value.status, caught.value.of_command) == (7, False)
