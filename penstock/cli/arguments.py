@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import NoReturn, TypeVar
@@ -32,6 +33,8 @@ class Parser(argparse.ArgumentParser):
             # imports bz2, lzma and zlib: 3 % of the instructions of `penstock submit`.
             formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=80),
         )
+        # By argparse's own rule, `-5` is a value and `-5s` an unknown option, so `--timeout` would lack its value.
+        self._negative_number_matcher = re.compile("-[.0-9]")
 
     def format_help(self) -> str:
         """Called by argparse."""
@@ -46,7 +49,15 @@ class Parser(argparse.ArgumentParser):
             hint = did_you_mean(option, known, f"see `{self.prog} --help`")
             raise usage_error(f"unknown argument {option!r}; {hint}")
         about, has_value, value = message.removeprefix("argument ").partition(": ignored explicit argument ")
+        named, lacks_value, _ = about.partition(": expected one argument")
+        if lacks_value:
+            about += f"; write `{self._with_value(named)}`"
         raise usage_error(f"{about}: takes no value; leave {value} out" if has_value else about)
+
+    def _with_value(self, named: str) -> str:
+        """Return how an option is written with its value; ``named``: as argparse names it (``-c/--config``)."""
+        action = next(each for each in self._actions if "/".join(each.option_strings) == named)
+        return f"{action.option_strings[-1]} {action.metavar or '|'.join(action.choices or [action.dest.upper()])}"
 
 
 def _reads(parse: Callable[[str], T]) -> Callable[[str], T]:

@@ -48,7 +48,11 @@ def test_a_file_that_cannot_be_written_is_reported_before_anything_begins(
         (["run", "--cpu", "nan", "--", "true"], "penstock run: --cpu: 'nan' is not a number of cores"),
         (["run", "--cpu", "99999", "--", "true"], "penstock run: --cpu: '99999' is more than 65536 cores"),
         (["resize", "c-1", "--cpu", "inf"], "penstock resize: --cpu: 'inf' is more than 65536 cores"),
-        (["run", "--cpu"], "penstock run: --cpu: expected one argument"),
+        (["run", "--cpu"], "penstock run: --cpu: expected one argument; write `--cpu CORES`"),
+        (["run", "--preempt"], "penstock run: --preempt: expected one argument; write `--preempt prefer|avoid`"),
+        (["drain", "--timeout", "-5s"], "penstock drain: --timeout: '-5s' is not a quantity; write for example 250ms"),
+        (["run", "--burst", "-.5", "x"], "penstock run: --burst: '-.5' is not a quantity; write for example 250ms"),
+        (["run", "--memory", "-5M", "x"], "penstock run: --memory: '-5M' is not a quantity; write for example 64M"),
         (
             ["run", "--opportunistic=always", "--", "true"],
             "penstock run: --opportunistic: takes no value; leave 'always' out",
