@@ -153,7 +153,10 @@ class _Daemon:
                         raise CommandError(f"the {self.name} did not start (exit status {self.process.returncode})")
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            raise CommandError(f"the {self.name} does not become ready; see its log above") from None
+            raise CommandError(
+                f"the {self.name} was not ready within {_START_TIMEOUT_S:g} s; see its log above, or try again "
+                "when the host is less busy"
+            ) from None
         found: dict[str, Any] = json.loads(self._port_file.read_text(encoding="utf-8"))
         return found
 
