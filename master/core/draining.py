@@ -69,7 +69,7 @@ class Drain:
             elif node is None or not node.version:
                 here = ", ".join(sorted(each.name for each in self._members.nodes.values() if each.version)[:10])
                 raise bad_request(
-                    f"no node {name!r} in this cluster", field="nodes", remedy=f"there are {here or 'none'}"
+                    f"no node {name!r} in this cluster", field="nodes", remedy=f"its nodes: {here or 'none'}"
                 )
             nodes[name] = node
         return list(nodes.values())
