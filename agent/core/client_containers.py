@@ -154,7 +154,11 @@ class ClientContainers:
         _must_live(record)
         if record.profile is not None:
             _must_be_nobodys(record)
-            raise refused(f"{record.container} follows a profile", field="container", remedy="follow with null first")
+            raise refused(
+                f"{record.container} follows a profile",
+                field="container",
+                remedy="end that first: `penstock follow CONTAINER none`",
+            )
         try:
             limits = record.limits.changed(event.params.limits)
         except msgspec.ValidationError as error:

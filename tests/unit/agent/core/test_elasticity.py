@@ -126,7 +126,7 @@ def test_all_four_resources_follow() -> None:
 def test_a_container_that_follows_a_profile_is_not_resized_until_it_stops_following() -> None:
     bed = Bed(limits=Limits(cpu_cores=3.0))
     bed.follow(Profile(cpu_cores=(1.0, 2.0)))
-    with pytest.raises(RpcError, match="follows a profile"):
+    with pytest.raises(RpcError, match=r"follows a profile .*`penstock follow CONTAINER none`"):
         bed.resize(cpu_cores=2.0)
     assert confined(bed.follow(None)) == []  # they stay as they are
     assert bed.node.containers.live[bed.container].limits.cpu_cores == 1.0
