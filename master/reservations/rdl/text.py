@@ -60,11 +60,11 @@ _KINDS = {
     "cores": "cpu_cores",
 }
 _EXPECTED = {
-    "LPAR": "(",
-    "RPAR": ")",
-    "COMMA": ",",
-    "LESSTHAN": "<",
-    "MORETHAN": ">",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "COMMA": "','",
+    "LESSTHAN": "'<'",
+    "MORETHAN": "'>'",
     "INT": "a whole number",
     "SPAN": "a duration such as 5min",
     "AHEAD": "a time from now such as +2h",

@@ -112,8 +112,8 @@ def test_beyond_the_paper() -> None:
     ("text", "position", "said"),
     [
         ("", 1, "expected all or any or atom or order or window"),
-        ("atom(b,1,10,240)", 16, "expected ,"),
-        ("atom(b,1,10,240,2400", 21, "expected )"),
+        ("atom(b,1,10,240)", 16, "expected ','"),
+        ("atom(b,1,10,240,2400", 21, "expected ')'"),
         ("atom(b,x,10,240,2400)", 8, "expected a whole number"),
         ("atom(c,1,10,240,2400)", 6, "no bundle is named 'c' (known: b, big-1.x)"),
         ("atom(b,0,10,240,2400)", 8, "a gang has one bundle at least"),
@@ -125,7 +125,7 @@ def test_beyond_the_paper() -> None:
         ("window(atom(b,1,1,1,1),2026-13-01T00:00Z,8)", 24, "is no time"),
         ("any()", 5, "expected all or any"),
         ("atom(b,1,1,1,1) every 0h", 17, "one step at least"),
-        ("order(atom(b,1,1,1,1),no_gap,atom(b,1,1,1,1))", 29, "expected )"),
+        ("order(atom(b,1,1,1,1),no_gap,atom(b,1,1,1,1))", 29, "expected ')'"),
         ("atom(b,1,1,1,1)\x00", 16, "or every"),
     ],
 )
