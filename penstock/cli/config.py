@@ -32,6 +32,7 @@ The configuration of the agent or of the master (docs/configuration.md).
   set     change keys of a running daemon
 
   penstock config COMMAND --help says more about a command."""
+_DAEMONS = ("agent", "master")
 _SOURCES = """Later sources override earlier ones: defaults, FILE, PENSTOCK_AGENT_KEY or PENSTOCK_MASTER_KEY in this
 command's environment, --set. A running daemon reads its file again on SIGHUP (systemctl reload penstock-agent)."""
 _SET = """A VALUE is written as in the file (250ms, 0.8, las_mq). All KEYs are changed or none; only those that can
@@ -56,7 +57,7 @@ def main(argv: list[str]) -> int:
 
 def _of_sources(name: str, about: str) -> arguments.Parser:
     parser = arguments.Parser(f"config {name}", about, _SOURCES)
-    parser.add_argument("daemon", choices=["agent", "master"], help="the daemon")
+    parser.add_argument("daemon", choices=_DAEMONS, metavar="agent|master", help="the daemon")
     parser.add_argument(
         "file", nargs="?", type=Path, metavar="FILE", help="default: /etc/penstock/DAEMON.toml, if it exists"
     )
@@ -117,10 +118,17 @@ def _command_of(daemon: str, argv: list[str]) -> int:
 # ---------------------------------------------------------------- set
 
 
+def _pair(text: str) -> tuple[str, str]:
+    """Parse KEY=VALUE; the name of a daemon, which `show` and `check` have there, gets a remedy."""
+    if text in _DAEMONS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE; write `--daemon {text}`")
+    return arguments.key_value(text)
+
+
 def _set(argv: list[str]) -> int:
     parser = arguments.Parser("config set", "Change keys of a running daemon.", _SET)
-    parser.add_argument("values", nargs="+", type=arguments.key_value, metavar="KEY=VALUE", help="the new values")
-    parser.add_argument("--daemon", choices=["agent", "master"], default="agent", help="the daemon; %(default)s")
+    parser.add_argument("values", nargs="+", type=_pair, metavar="KEY=VALUE", help="the new values")
+    parser.add_argument("--daemon", choices=_DAEMONS, default="agent", help="the daemon; %(default)s")
     parser.add_argument("--persist", action="store_true", help="also write the change to the daemon's file")
     parser.add_argument("--json", action="store_true", help="print the changes as JSON")
     options = parser.parse_args(argv)

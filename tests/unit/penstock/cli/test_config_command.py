@@ -112,6 +112,8 @@ def test_check_reports_every_fault_with_its_line(
     ("argv", "said"),
     [
         (["show", "agnet"], "agnet"),
+        (["show"], "the following arguments are required: agent|master"),
+        (["set", "agent", "t_alloc=0.5"], "KEY=VALUE: 'agent' is not KEY=VALUE; write `--daemon agent`"),
         (["show", "agent", "a.toml", "--config", "b.toml"], "FILE is given twice"),
         (["shaw", "agent"], "shaw"),
         (["check", "agent", "/does/not/exist"], "/does/not/exist: No such file or directory"),
