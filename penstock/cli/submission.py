@@ -190,6 +190,7 @@ class Submission:
         """Report the reason for waiting; give up if the job can never be admitted."""
         if waiting.never:
             raise CommandError(waiting.why)
+        self._waits_since = None  # the reason says more than the line without one
         self._report.say(f"waits: {waiting.why}")
 
     def _stuck(self, stuck: TaskStuck) -> None:
