@@ -57,7 +57,8 @@ def details(job: JobView, now: float) -> Iterator[RenderableType]:
         yield Text(f"  rank {job.rank} of {job.of}: {plain(job.reason)}")
     yield from map(_on_node, job.ranks[:_NODES])
     tasks = f"  tasks: {job.tasks_waiting} waiting, {job.tasks_ready} ready, {job.tasks_running} running, "
-    yield Text(f"{tasks}{job.tasks_done} done, {job.tasks_failed} failed")
+    failed = f", {job.tasks_failed} of them failed" if job.tasks_failed else ""
+    yield Text(f"{tasks}{job.tasks_done} done{failed}")
     slots = f"; holds {job.slots} {'slot' if job.slots == 1 else 'slots'}" if job.slots else ""
     yield Text(f"  service: {row['service']} so far{slots}" if job.ended_at is None else f"  service: {row['service']}")
     if row["work_left"]:

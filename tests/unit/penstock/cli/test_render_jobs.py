@@ -28,7 +28,7 @@ GOING = JobView(
     progress=[StageView(stage="map", tasks=8, done=8), StageView(stage="reduce", tasks=6, done=0, after=["map"])],
 )  # fmt: skip
 OVER = msgspec.structs.replace(
-    GOING, job="a-0", state="ended", rank=0, of=0, reason="", ranks=[], outcome="failed",
+    GOING, job="a-0", state="ended", rank=0, of=0, reason="", ranks=[], outcome="failed", tasks_failed=1,
     why="1 task failed; first t: exit status 3", ended_at=1030.0,
     failures=[TaskFailure(task="t", stage="map", node="beta", by="exit", exit_status=3, reason="")],
 )  # fmt: skip
@@ -72,13 +72,14 @@ def test_one_job_in_detail() -> None:
     lines = shown(*details(OVER, 1090.0))
     assert lines[0] == "a-0  words�[2J of eve: failed, ended 1m00s ago"
     assert lines[1] == "  1 task failed; first t: exit status 3"
-    assert "  tasks: 1 waiting, 3 ready, 2 running, 8 done, 0 failed" in lines
+    assert "  tasks: 1 waiting, 3 ready, 2 running, 8 done, 1 of them failed" in lines
     assert "  on alpha, beta; registered on alpha" in lines
     assert ["reduce", "6", "0", "map"] in [line.split() for line in lines]
     assert lines[-1] == "  t failed on beta: exit status 3"
     assert "  service: 7.2s" in lines and not any("rank" in line for line in lines)
     going = shown(*details(GOING, 1090.0))
     assert "submitted 1m30s ago" in going[0]
+    assert "  tasks: 1 waiting, 3 ready, 2 running, 8 done" in going
     assert "  rank 2 of 3: 7.2 s of service so far" in going
     assert "  on alpha: rank 3 of 4, weight 12, 4.0s of service there" in going
     assert "  service: 7.2s so far; holds 2 slots" in going
