@@ -40,7 +40,7 @@ def failures_told(*, named: str = "") -> Iterator[None]:
             status = error.body.exit_status or Status.FAILED
         else:
             status = Status.UNKNOWN if named and error.body.field == named else Status.USAGE
-        raise CommandError(_text(error), status=status) from None
+        raise CommandError(_text(error, named), status=status) from None
 
 
 def converse(work: Coroutine[Any, Any, T], *, named: str = "") -> T:
@@ -93,9 +93,13 @@ def print_json(document: object) -> None:
     print(msgspec.json.encode(document).decode())
 
 
-def _text(error: RpcError) -> str:
+def _text(error: RpcError, named: str) -> str:
+    """Return the error as text, without the request's field where the message itself names the object."""
+    text = str(error)
+    if error.body.field and (error.code is ErrorCode.REFUSED or error.body.field == named):
+        text = text.removeprefix(f"{error.body.field}: ")
     if error.code is not ErrorCode.REFUSED:
-        return str(error)
+        return text
     from penstock.cli.local_times import with_local_times
 
-    return with_local_times(str(error))
+    return with_local_times(text)

@@ -188,7 +188,7 @@ async def test_jobs_are_put_first_by_hand(
         async with asyncio.timeout(LIMIT_S):
             assert "put first by root" in str(await explained(client, two))
         _, wrong = await penstock.run(alpha, "jobs", "--order", one, "nobody-1", status=4)
-        assert wrong == "penstock jobs: job: there is no job 'nobody-1' (see `penstock jobs`)\n"
+        assert wrong == "penstock jobs: there is no job 'nobody-1' (see `penstock jobs`)\n"
         assert json.loads((await penstock.run(alpha, "jobs", "--order", "--json"))[0]) == {"jobs": [], "of_all": True}
 
 

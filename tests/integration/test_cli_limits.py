@@ -163,7 +163,7 @@ async def test_limits_change_while_it_runs(agent: Daemon, penstock: Penstock) ->
     assert limits.get("pids_max") is None
     done = await penstock("resize", "no-such-container", "--cpu", "1")
     line = "unknown container 'no-such-container' (see `penstock status`, for jobs `penstock jobs`)"
-    assert (done.returncode, done.stdout, done.stderr) == (4, "", f"penstock resize: container: {line}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (4, "", f"penstock resize: {line}\n")
 
 
 async def test_limits_follow_a_profile(agent: Daemon, penstock: Penstock, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ async def test_nodes_are_emptied_one_after_the_other(
     assert await penstock(alpha, "drain") == (0, "alpha: drained\n", "")
     assert b'penstock_master_nodes{state="drained"} 1.0' in await asyncio.to_thread(master.running.get, "/metrics")
     status, _, err = await penstock(alpha, "drain", "nowhere")
-    assert (status, err) == (4, "penstock drain: nodes: no node 'nowhere' in this cluster (there are alpha, beta)\n")
+    assert (status, err) == (4, "penstock drain: no node 'nowhere' in this cluster (its nodes: alpha, beta)\n")
     async with await AgentClient.connect(alpha.socket, "test") as client:
         job = await client.register_job("moves", memory_bytes=100_000_000)
         await asyncio.wait_for(job.admitted(), LIMIT_S)

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from penstock.cli import catalogue, exit_statuses
+from penstock.cli.errors import CommandError
 from penstock.cli.exit_statuses import Status
 from penstock.cli.main import main
+from penstock.cli.session import failures_told
 from penstock.client.signals import Signals
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_methods, jobs_api, relayed_methods
 from penstock.wire.connection import read_params
-from penstock.wire.errors import bad_request
+from penstock.wire.errors import RpcError, bad_request, refused
 from tests.fakes.agent import FakeAgent
 from tests.fakes.http_pages import http_pages
 
@@ -130,3 +132,20 @@ async def test_it_is_four_and_one_line_has_the_reason(
     assert (status, captured.out) == (Status.UNKNOWN, ""), captured.err
     assert captured.err.startswith(f"penstock {argv[0]}: ")
     assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (bad_request("unknown container 'c'", field="container", remedy="see"), "unknown container 'c' (see)"),
+        (refused("container 'c' belongs to root", field="container"), "container 'c' belongs to root"),
+        (refused("only operators see it", field="everybody", remedy="ask"), "only operators see it (ask)"),
+        (bad_request("too long", field="limits.cpus", remedy="less"), "limits.cpus: too long (less)"),
+    ],
+)
+def test_a_message_that_names_the_object_does_not_begin_with_the_field_of_the_request(
+    error: RpcError, line: str
+) -> None:
+    with pytest.raises(CommandError) as caught, failures_told(named="container"):
+        raise error
+    assert str(caught.value) == line
