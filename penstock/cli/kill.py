@@ -6,11 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.errors import note
 from penstock.cli.session import print_json, with_agent
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient
     from penstock.model.container import Ended
+
+
+#: The user is told of containers that do not end after this time (seconds); others end within milliseconds.
+_TOLD_AFTER_S = 5.0
 
 
 def main(argv: list[str]) -> int:
@@ -27,7 +32,16 @@ def main(argv: list[str]) -> int:
 
 async def _kill(containers: list[str], agent: AgentClient) -> list[tuple[str, Ended]]:
     """Kill all before waiting for any: one that waits for its disk would wait as long as the others use it."""
+    import asyncio
+
     killed = [await agent.attach(container) for container in containers]
     for running in killed:
         await running.kill()
-    return [(running.id, await running.wait()) for running in killed]
+    ends = [asyncio.ensure_future(running.wait()) for running in killed]
+    ended = asyncio.gather(*ends)
+    await asyncio.wait([ended], timeout=_TOLD_AFTER_S)
+    for running, end in zip(killed, ends, strict=True):
+        if not end.done():
+            why = "a process waits for its disk, or has left the container's cgroup"
+            note("kill", f"{running.id} has not ended yet: {why}")
+    return list(zip((running.id for running in killed), await ended, strict=True))

@@ -82,6 +82,20 @@ async def test_follow_sends_a_profile_and_takes_it_back(
     assert container.profile is None
 
 
+async def test_kill_tells_of_a_container_that_does_not_end_and_waits_for_it(
+    fake: FakeAgent, container: FakeContainer, penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, told = asyncio.get_running_loop(), asyncio.Queue[str]()
+    monkeypatch.setattr("penstock.cli.kill._TOLD_AFTER_S", 0.0)
+    monkeypatch.setattr("penstock.cli.kill.note", lambda _, text: loop.call_soon_threadsafe(told.put_nowait, text))
+    fake.killed_together = 2
+    killing = asyncio.ensure_future(penstock("kill", container.id))
+    assert (await asyncio.wait_for(told.get(), 60)).startswith(f"{container.id} has not ended yet: ")
+    assert container.killed and not killing.done()
+    fake.end_container(container, Ended(by=EndedBy.CANCELLED, exit_status=137))
+    assert await killing == (0, "", "")
+
+
 async def test_logs_prints_the_output_of_a_container(
     fake: FakeAgent, container: FakeContainer, penstock: Penstock
 ) -> None:
