@@ -34,6 +34,7 @@ def main(argv: list[str] | None = None) -> int:
 def _carry_out(config: AgentConfig, arguments: argparse.Namespace) -> int:
     """Remove everything possible; return how many things could not be removed."""
     rows: list[dict[str, object]] = []
+    kills = False
 
     def say(line: str) -> None:
         if not arguments.json:
@@ -43,6 +44,7 @@ def _carry_out(config: AgentConfig, arguments: argparse.Namespace) -> int:
     for removal in removals(config, kill=kill, purge=arguments.purge, host=Host()):
         row: dict[str, object] = {"what": removal.what, "removed": not arguments.dry_run, "why": ""}
         rows.append(row)
+        kills = kills or removal.kills
         if arguments.dry_run:
             say(f"would remove {removal.what}")
             continue
@@ -53,6 +55,8 @@ def _carry_out(config: AgentConfig, arguments: argparse.Namespace) -> int:
             note("uninstall", f"{removal.what}: {row['why']}")
         else:
             say(f"removed {removal.what}")
+    if kills and not arguments.kill:
+        note("uninstall", "containers, or other agents' launchers, run: without --kill nothing would be removed")
     if arguments.json:
         print(json.dumps(rows))
     elif not rows:

@@ -31,10 +31,11 @@ class Refused(Exception):  # noqa: N818 - describes a state
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A thing to remove; ``remove`` raises OSError if that fails."""
+    """A thing to remove; ``remove`` raises OSError if that fails. ``kills``: it is work that only ``kill`` includes."""
 
     what: str
     remove: Callable[[], object]
+    kills: bool = False
 
 
 def _roots_on_links() -> list[tuple[str, int]]:
@@ -95,10 +96,11 @@ def removals(config: AgentConfig, *, kill: bool, purge: bool, host: Host) -> Ite
     others = _check(config, found, kill=kill, purge=purge)
     for root in found.roots:
         for container in cgroups.running(root):
-            yield Removal(f"container {container.name} and its processes", partial(cgroups.kill, container))
+            what = f"container {container.name} and its processes"
+            yield Removal(what, partial(cgroups.kill, container), kills=True)
     for pid in (*others, *([found.launcher] if found.launcher is not None else [])):
         whose = "another agent's launcher" if pid in others else "launcher"
-        yield Removal(f"{whose} (process {pid})", partial(cgroups.end, pid))
+        yield Removal(f"{whose} (process {pid})", partial(cgroups.end, pid), kills=pid in others)
     for name, index in host.roots_on_links():
         yield Removal(f"traffic control on {name}", partial(host.uninstall_link, index))
     for root in found.roots:

@@ -96,7 +96,8 @@ def test_all_that_an_agent_left_is_gone(
     assert refused.stderr.startswith(f"penstock uninstall: containers run ({container})")
 
     dry = uninstall("--dry-run")
-    assert dry.returncode == 0 and dry.stderr == ""
+    assert dry.returncode == 0 and dry.stderr.count("\n") == 1
+    assert dry.stderr.endswith(" run: without --kill nothing would be removed\n")
     planned = dry.stdout.replace("would remove", "removed")
     assert f"removed container {container} and its processes\n" in planned
     assert "removed traffic control on up0\n" in planned and f"removed cgroups in {root}\n" in planned

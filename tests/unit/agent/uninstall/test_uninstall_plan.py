@@ -191,6 +191,18 @@ def test_a_dry_run_reports_and_does_nothing(bed: Bed, uninstall: Run, capsys: py
     assert capsys.readouterr().out == "nothing of Penstock is set up here\n"
 
 
+def test_a_dry_run_says_that_running_work_needs_kill(
+    bed: Bed, uninstall: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bed.tree("penstock-0123", "c-1") / "containers/c-1/cgroup.events").write_text("populated 1\n")
+    assert uninstall("--dry-run") == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("would remove container c-1 and its processes\n")
+    assert printed.err.endswith(" run: without --kill nothing would be removed\n") and printed.err.count("\n") == 1
+    assert uninstall("--dry-run", "--kill") == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_files_that_cannot_go_are_reported_and_the_rest_goes(
     bed: Bed, uninstall: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,8 +100,8 @@ def test_uninstall(
         raise OSError(16, "Device or resource busy")
 
     removals = [
-        SimpleNamespace(what="cgroups", remove=lambda: gone.append("cgroups")),
-        SimpleNamespace(what="launcher", remove=fails),
+        SimpleNamespace(what="cgroups", remove=lambda: gone.append("cgroups"), kills=False),
+        SimpleNamespace(what="launcher", remove=fails, kills=False),
     ]
     monkeypatch.setattr(uninstall, "removals", lambda *_, **__: removals)
     status = uninstall.main(["--json", *dry])
