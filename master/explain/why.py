@@ -60,7 +60,7 @@ class JobExplainer:
         known = self._jobs.get(job)
         if known is None or not known.described:
             ids = sorted(name for name, each in self._jobs.items() if each.described)
-            some = f"{', '.join(ids[:10])}{', …' if len(ids) > 10 else ''}" if ids else "there is none"
+            some = f"{', '.join(ids[:10])}{', …' if len(ids) > 10 else ''}" if ids else "none"
             raise UnknownJobError(f"no job {job[:128]!r}; known jobs: {some}")
         settings, nodes = self._settings.current, self._nodes.values()
         ranking, picture = self._order.look(now), self._snapshots.take()

@@ -185,3 +185,5 @@ def test_the_explanation_names_a_wait_for_admission_and_unknown_jobs() -> None:
     assert "it wants 858 MiB reserved" in said.waits
     with pytest.raises(UnknownJobError, match="no job 'third'; known jobs: first, second"):
         JobExplainer.of(b.cluster).document("third", b.now)
+    with pytest.raises(UnknownJobError, match=r"no job 'third'; known jobs: none$"):
+        JobExplainer.of(bed("a").cluster).document("third", b.now)
