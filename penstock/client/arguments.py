@@ -25,7 +25,7 @@ def size_bytes(name: str, value: Any) -> int:
     what = "a number of bytes"
     number = _number(name, value, what, "write for example 64 * 2**20, or 0 if it is unknown", parse_bytes)
     if not 0 <= number < LIMIT:
-        raise ValueError(f"{name}: {what} expected, and {_shown(value)} is not from 0 to 2⁶³ − 1; 0 if it is unknown")
+        raise ValueError(f"{name}: {what} expected, and {shown(value)} is not from 0 to 2⁶³ − 1; 0 if it is unknown")
     return int(number)
 
 
@@ -39,7 +39,7 @@ def duration_s(name: str, value: Any) -> float:
     what = "a number of seconds"
     number = _number(name, value, what, "write for example 0.5", parse_duration_s)
     if not number >= 0:
-        raise ValueError(f"{name}: {what} from 0 on expected, not {_shown(value)}")
+        raise ValueError(f"{name}: {what} from 0 on expected, not {shown(value)}")
     return float(number) if number < LIMIT else math.inf
 
 
@@ -59,7 +59,7 @@ def priority(value: Any) -> float:
     """
     number = _number("priority", value, "a number", "write for example 1.0")
     if not -1e18 <= number <= 1e18:
-        raise ValueError(f"priority: a number from -1e18 to 1e18 expected, not {_shown(value)}")
+        raise ValueError(f"priority: a number from -1e18 to 1e18 expected, not {shown(value)}")
     return float(number)
 
 
@@ -70,9 +70,9 @@ def whole(name: str, value: Any, least: int, remedy: str) -> int:
     """
     number = _number(name, value, "a whole number", remedy)
     if not isinstance(number, Integral):
-        raise TypeError(f"{name}: a whole number expected, not {_shown(value)}; {remedy}")
+        raise TypeError(f"{name}: a whole number expected, not {shown(value)}; {remedy}")
     if number < least:
-        raise ValueError(f"{name}: a whole number from {least} on expected, not {_shown(value)}; {remedy}")
+        raise ValueError(f"{name}: a whole number from {least} on expected, not {shown(value)}; {remedy}")
     return int(number)
 
 
@@ -83,7 +83,7 @@ def name(argument: str, value: Any) -> str:
     """
     if not isinstance(value, str):
         remedy = f"write {str(value)!r}" if isinstance(value, Real) else "write for example 'map'"
-        raise TypeError(f"{argument}: text expected, not {_shown(value)}; {remedy}")
+        raise TypeError(f"{argument}: text expected, not {shown(value)}; {remedy}")
     text: str = value if value.isascii() else value.encode("utf-8", "replace").decode()
     return text[:LONGEST_NAME]
 
@@ -95,8 +95,9 @@ def _number(name: str, value: Any, what: str, remedy: str, parse: Callable[[str]
     if isinstance(value, str) and parse is not None:
         with contextlib.suppress(QuantityError):
             remedy = f"write {parse(value)}"
-    raise TypeError(f"{name}: {what} expected, not {_shown(value)}; {remedy}")
+    raise TypeError(f"{name}: {what} expected, not {shown(value)}; {remedy}")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a value for a message: one line, at most 80 characters."""
     return " ".join(repr(value).split())[:_SHOWN]

@@ -13,7 +13,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from penstock.client.arguments import size_bytes, whole
+from penstock.client.arguments import shown, size_bytes, whole
 from penstock.client.gate import Gate, Slot
 from penstock.model.resources import KINDS, ResourceKind, kind_of
 from penstock.model.units import LIMIT
@@ -134,8 +134,10 @@ class MonotaskExecutor(Executor):
 
         Raises:
             ValueError: unknown kind of resource, or ``max_workers`` is not positive.
-            TypeError: ``max_workers`` is not a whole number.
+            TypeError: ``gate`` is no gate, or ``max_workers`` is not a whole number.
         """
+        if not isinstance(gate, Gate):
+            raise TypeError(f"gate: a Gate expected, not {shown(gate)}; write for example Gate('word-count')")
         if max_workers is not None:
             max_workers = whole("max_workers", max_workers, 1, "write the number of threads, or None")
         self._gate = gate

@@ -105,6 +105,11 @@ def test_the_threads_of_an_executor(make: Make, value: Any) -> None:
     refused(lambda: MonotaskExecutor(gate, value), "max_workers", "a whole number")
 
 
+def test_an_executor_of_a_name_in_place_of_a_gate() -> None:
+    name: Any = "squares"
+    refused(lambda: MonotaskExecutor(name), "gate", "a Gate expected, not 'squares'")
+
+
 @pytest.mark.parametrize(("size", "says"), _SIZES)
 async def test_a_size_of_a_client(fake: FakeAgent, client: AgentClient, size: Any, says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=f"^memory_bytes: .*{says}"):
