@@ -83,7 +83,7 @@ class Authority:
             AuthorityError: there is an authority already, or the directory cannot be written.
         """
         if self.certificate.exists() or self._key.exists():
-            raise AuthorityError(f"{self.directory}: an authority is there already; all that it issued hangs on it")
+            raise AuthorityError(f"{self.directory}: an authority is there already; name another --directory")
         if not 0 < len(title) <= _MOST_COMMON_NAME:
             raise AuthorityError(f"--title: {title[:80]!r} is not 1 to {_MOST_COMMON_NAME} characters")
         until = _after(now, days)

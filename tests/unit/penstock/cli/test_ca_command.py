@@ -119,7 +119,7 @@ def test_what_is_no_name_of_a_host_is_not_issued(directory: Path, name: str) -> 
 
 def test_an_authority_is_never_overwritten(directory: Path) -> None:
     key = (directory / "ca.key").read_bytes()
-    with pytest.raises(CommandError, match="an authority is there already"):
+    with pytest.raises(CommandError, match="an authority is there already; name another --directory"):
         _in(directory, "init")
     assert (directory / "ca.key").read_bytes() == key
 
