@@ -25,7 +25,9 @@ def main(argv: list[str]) -> int:
     parser = arguments.Parser(
         "cancel", "Stop jobs of yours (operators: of any user); returns when all their tasks have stopped."
     )
-    parser.add_argument("jobs", nargs="+", metavar="JOB", help="ids, as `penstock jobs` shows them")
+    parser.add_argument(
+        "jobs", nargs="+", type=arguments.listed_id, metavar="JOB", help="ids, as `penstock jobs` shows them"
+    )
     parser.add_argument("--no-wait", action="store_true", help="return as soon as no new task of them can start")
     parser.add_argument("--json", action="store_true", help="print the result for each job as JSON")
     options = parser.parse_args(argv)

@@ -82,7 +82,9 @@ def add_class(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--name", default="", help="a name to show in the status; earlier runs of a command are known by it")
     add("--opportunistic", action="store_true", help="run on the unused resources of others; may be preempted")
-    add("--preempt", choices=[Choice.PREFER, Choice.AVOID], help="be preempted before others, or after them")
+    add(
+        "--preempt", choices=[Choice.PREFER.value, Choice.AVOID.value], help="be preempted before others, or after them"
+    )
     add(
         "--notice",
         type=arguments.notice,

@@ -79,5 +79,8 @@ def _work(options: argparse.Namespace, command: tuple[str, ...]) -> Work:
     if command:
         raise usage_error("a command requires --executors; a job file has its own commands")
     if options.job is None:
-        raise usage_error("the following arguments are required: JOB.toml, or --executors N … -- COMMAND")
+        taken = (
+            "" if options.opportunistic is None else "; --opportunistic needs a value: `--opportunistic all JOB.toml`"
+        )
+        raise usage_error(f"the following arguments are required: JOB.toml, or --executors N … -- COMMAND{taken}")
     return jobfile.of_file(options.job, opportunistic=options.opportunistic, strict=options.strict)

@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_written_is_reported_before_anything_begins(
         (["run", "--notice", "99", "x"], "penstock run: --notice: '99' is not a signal"),
         (["run", "--notice", "TERM:1h", "x"], "penstock run: --notice: '1h' is not between 0 and 300 seconds"),
         (["run", "--notice", "TERM", "x"], "penstock run: --preempt and --notice: only with --opportunistic"),
-        (["run", "--preempt", "maybe", "x"], "penstock run: --preempt: invalid choice: 'maybe'"),
+        (["run", "--preempt", "maybe", "x"], "penstock run: --preempt: invalid choice: 'maybe' (choose from 'prefer'"),
         (["adopt"], "penstock adopt: the following arguments are required: PID"),
         (["adopt", "self"], "penstock adopt: PID: 'self' is not a number from 1 on"),
         (["adopt", "1", "--name", "n" * 129], "penstock adopt: --name: at most 128 characters"),
@@ -107,6 +107,12 @@ def test_a_file_that_cannot_be_written_is_reported_before_anything_begins(
         (["follow", "c-1", "/nowhere.json"], "penstock follow: /nowhere.json: No such file or directory"),
         (["status", "--jsn"], "penstock status: unknown argument '--jsn'; did you mean '--json'?"),
         (["top", "now"], "penstock top: unknown argument 'now'; see `penstock top --help`"),
+        (["cancel", ""], "penstock cancel: JOB: '' is no id; name one"),
+        (
+            ["submit", "--opportunistic", "job.toml"],
+            "penstock submit: the following arguments are required: JOB.toml, or --executors N … -- COMMAND; "
+            "--opportunistic needs a value: `--opportunistic all JOB.toml`",
+        ),
         (["submit"], "penstock submit: the following arguments are required: JOB.toml"),
         (["submit", "/nowhere.toml"], "penstock submit: /nowhere.toml: No such file or directory"),
         (["up", "--set", "node"], "penstock up: --set: 'node' is not KEY=VALUE"),
