@@ -19,6 +19,7 @@ from penstock.transport import RpcPeer
 from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Done, Result
+from penstock.wire.agent_methods import HELLO
 from penstock.wire.connection import read, read_params
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request, refused
 from penstock.wire.reservation_api import OnBehalf
@@ -172,6 +173,11 @@ class AgentConnection:
 
     def _read(self, method: str, params: list[Any]) -> e.Message:
         if method not in api.REQUESTS:
+            if method == HELLO.name:
+                raise bad_request(
+                    "this is the master, which only agents connect to",
+                    remedy="connect to this host's agent, agent.sock",
+                )
             raise unknown_method(method, api.REQUESTS)
         message = read_params(params, api.REQUESTS[method].params)
         if not self.node and not isinstance(message, api.Register):
