@@ -7,25 +7,31 @@ It joins the job while this process still holds it, so that the job always has a
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import msgspec
-
+from penstock import paths
 from penstock.cli.errors import CommandError, note
 from penstock.cli.limits import in_utf8
 from penstock.cli.report import accepted
 from penstock.cli.submission import registration
 from penstock.cli.work import Work
-from penstock.client import AgentClient, Container
-from penstock.model.container import ContainerSpec
+from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable, lost_at_restart
+from penstock.client.session import Session
+from penstock.client.task_job import TaskJob
+from penstock.model.container import ContainerSpec, Ended
+from penstock.wire import container_methods as m
+from penstock.wire.agent_api import Attach, ContainerEnded, Launch, Output, ReadOutput
+from penstock.wire.connection import read_params
+from penstock.wire.errors import RpcError
 
 #: The first and longest pause between two reads of the job manager's output (seconds).
 _LOOK_S = (0.02, 0.25)
+#: The longest wait for an agent that went away (seconds).
+_PATIENCE_S = 30.0
 #: The environment variables that the job manager needs; tasks get theirs from the job file.
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "PENSTOCK_RUNTIME_DIR")
 
@@ -35,48 +41,96 @@ def manager_name(job: str) -> str:
     return f"submit {job}"[:128]
 
 
-async def detach(work: Work, reservation: str, argv: Sequence[str], *, as_json: bool) -> int:
+def detach(work: Work, reservation: str, argv: Sequence[str], *, as_json: bool) -> int:
     """Start the job's manager with arguments ``argv``; return as soon as it has joined the job.
 
     Raises:
         CommandError: the manager could not be started, or ended before it joined the job.
         RpcError: the agent refused the job.
-        AgentUnavailable: there is no agent.
+        AgentUnavailable: there is no agent, or it was away for too long.
     """
-    async with await AgentClient.connect(client="penstock submit") as agent:
-        job = await agent.register_job(**msgspec.structs.asdict(registration(work, agent.welcome, reservation)))
+    with Session.connect(paths.agent_socket(), "penstock submit", patience_s=_PATIENCE_S) as session:
+        job = _HeldJob(session, registration(work, session.welcome, reservation), lambda linked: None)
         isolated = ["-I"] if sys.flags.isolated else []
         spec = ContainerSpec(
             argv=(sys.executable, *isolated, "-m", "penstock.cli.main", "submit", "--manages", job.id, *argv),
             name=manager_name(job.id),
             env={name: os.environ[name] for name in _KEPT if name in os.environ}
-            | {"PENSTOCK_SOCKET": str(agent.socket.absolute())},
+            | {"PENSTOCK_SOCKET": str(session.socket_path.absolute())},
             cwd=str(Path.cwd()),
             detach=True,
         )
-        manager = await agent.launch(in_utf8("submit", spec))
-        await _until_joined(manager, accepted(work.name, job.id))
+        manager = job.launch_manager(in_utf8("submit", spec))
+        job.wait_until_joined(accepted(work.name, job.id))
     if as_json:
-        print(json.dumps({"job": job.id, "container": manager.id}))
+        import json  # most jobs are detached without it
+
+        print(json.dumps({"job": job.id, "container": manager}))
     else:
         print(job.id)
         note("submit", f"see `penstock jobs {job.id}` and `penstock logs {job.id}`")
     return 0
 
 
-async def _until_joined(manager: Container, line: str) -> None:
-    ended = asyncio.ensure_future(manager.wait())
-    pause, longest = _LOOK_S
-    try:
+class _HeldJob(TaskJob):
+    """The job, held until its manager has joined it, and the manager's container."""
+
+    _manager = ""
+    _manager_ended: Ended | None = None
+
+    def launch_manager(self, spec: ContainerSpec) -> str:
+        """Start the job's manager; return its container.
+
+        Raises:
+            RpcError: the agent refused, or the command could not be started.
+            AgentUnavailable: the connection was lost during the call.
+        """
+        try:
+            self._manager = self._session.call_once(m.LAUNCH, lambda: Launch(container=spec)).container
+        except ConnectionResetError:
+            raise AgentUnavailable(LOST_WHILE_STARTING) from None
+        return self._manager
+
+    def wait_until_joined(self, line: str) -> None:
+        """Wait until the manager has written this line, which tells that it has joined the job.
+
+        Raises:
+            CommandError: the manager ended before.
+            AgentUnavailable: the agent was away for too long.
+        """
+        written, offset = b"", 0
+        pause_s, longest_s = _LOOK_S
         while True:
-            over = ended.done()
-            written = (await manager.output("stderr")).decode("utf-8", "replace")
-            if line in written:
+            ended = self._manager_ended  # before the read: its output is complete then
+            part = self._read(offset)
+            written += part.data
+            offset = part.offset + len(part.data)
+            text = written.decode("utf-8", "replace")
+            if line in text:
                 return
-            if over:
-                why = written.strip().splitlines()[-1:] or [ended.result().reason or "it wrote nothing"]
+            if part.data and offset < part.size:
+                continue
+            if ended is not None:
+                why = text.strip().splitlines()[-1:] or [ended.reason or "it wrote nothing"]
                 raise CommandError(f"the job's manager ended at once: {why[0].removeprefix('penstock submit: ')}")
-            await asyncio.wait([ended], timeout=pause)
-            pause = min(2 * pause, longest)
-    finally:
-        ended.cancel()
+            self._session.wait(pause_s)
+            pause_s = min(2 * pause_s, longest_s)
+
+    def _read(self, offset: int) -> Output:
+        return self._session.call(m.OUTPUT, lambda: ReadOutput(container=self._manager, stream="stderr", offset=offset))
+
+    def notified(self, method: str, params: Any) -> None:
+        """Called by the session: record the manager's end; all else is of the job."""
+        if method == ContainerEnded.METHOD:
+            self._manager_ended = read_params(params, ContainerEnded).ended
+        else:
+            super().notified(method, params)
+
+    def relink(self) -> None:
+        """Called by the session: join the job at a restarted agent, and ask for the manager's end."""
+        super().relink()
+        if self._manager and self._manager_ended is None:
+            try:
+                self._session.call_once(m.ATTACH, lambda: Attach(container=self._manager))
+            except RpcError as error:
+                self._manager_ended = lost_at_restart(error)

@@ -44,15 +44,15 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv[:cut])
     work = _work(options, tuple(argv[cut + 1 :]))
     # The following imports are not needed for --help, nor for an invalid file.
+    from penstock.cli.session import failures_told
+
     if options.detach:
         from penstock.cli.detach import detach
-        from penstock.cli.session import converse
 
         # The manager's results are JSON, for later use.
         managed = [*(each for each in argv[:cut] if each not in {"--detach", "--json"}), "--json", *argv[cut:]]
-        manager = detach(work, options.reservation, managed, as_json=options.json)
-        return converse(manager, named="reservation")
-    from penstock.cli.session import failures_told
+        with failures_told(named="reservation"):
+            return detach(work, options.reservation, managed, as_json=options.json)
     from penstock.cli.submission import Submission
 
     submission = Submission(
