@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import tomllib
 from pathlib import Path
@@ -31,8 +32,9 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     if len(content) > _MOST_BYTES:
         raise TomlFileError(f"{path}: more than {_MOST_BYTES >> 20} MiB; is it the right file? write a smaller one")
     try:
-        # Editors of Windows begin with a mark, and end lines in other ways than TOML does.
-        text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig").read()
+        # Editors of Windows begin with a mark, and end lines in other ways than TOML does. The encoding "utf-8-sig",
+        # which is without the mark, is a module of its own.
+        text = io.TextIOWrapper(io.BytesIO(content.removeprefix(codecs.BOM_UTF8)), "utf-8").read()
     except UnicodeDecodeError as error:
         raise TomlFileError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
     try:

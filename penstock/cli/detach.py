@@ -24,8 +24,8 @@ from penstock.client.session import Session
 from penstock.client.task_job import TaskJob
 from penstock.model.container import ContainerSpec, Ended
 from penstock.wire import container_methods as m
-from penstock.wire.agent_api import Attach, ContainerEnded, Launch, Output, ReadOutput
 from penstock.wire.connection import read_params
+from penstock.wire.container_api import Attach, ContainerEnded, Launch, Output, ReadOutput
 from penstock.wire.errors import RpcError
 
 #: The first and longest pause between two reads of the job manager's output (seconds).

@@ -26,8 +26,8 @@ from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable, lost_a
 from penstock.client.signals import Signals
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.wire import container_methods as m
-from penstock.wire.agent_api import Attach, ContainerEnded, ContainerRef, Launch, Launched, SignalContainer
 from penstock.wire.connection import read_params
+from penstock.wire.container_api import Attach, ContainerEnded, ContainerRef, Launch, Launched, SignalContainer
 from penstock.wire.errors import RpcError
 
 if TYPE_CHECKING:

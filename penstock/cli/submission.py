@@ -17,6 +17,7 @@ from penstock.client.signals import Signals
 from penstock.client.task_job import TaskJob
 from penstock.model.container import Ended, EndedBy
 from penstock.model.units import counted
+from penstock.model.work import StageProgress
 from penstock.opgraph import (
     AdmissionAwaited,
     CancelRequested,
@@ -30,8 +31,9 @@ from penstock.opgraph import (
     TaskSettled,
     TaskState,
 )
-from penstock.wire.agent_api import JobWaiting, RegisterJob, StageProgress, TaskStuck, Welcome
+from penstock.wire.connection_api import Welcome
 from penstock.wire.errors import RpcError
+from penstock.wire.job_api import JobWaiting, RegisterJob, TaskStuck
 
 if TYPE_CHECKING:
     import signal

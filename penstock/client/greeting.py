@@ -12,8 +12,8 @@ from typing import Any
 
 from penstock.client.errors import AgentUnavailable
 from penstock.peer_credentials import UntrustedServerError
-from penstock.wire.agent_api import PROTOCOL, Hello
 from penstock.wire.connection import read_params
+from penstock.wire.connection_api import PROTOCOL, Hello
 from penstock.wire.errors import ErrorBody, RpcError
 
 #: The longest wait for the welcome (seconds). A working agent answers within milliseconds.

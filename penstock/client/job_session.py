@@ -14,17 +14,9 @@ import msgspec
 from penstock.client.errors import JobCancelled
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import Opportunistic, TaskRequest
-from penstock.wire.agent_api import (
-    JobAdmitted,
-    JobRegistered,
-    Params,
-    Place,
-    RegisterJob,
-    TaskEnded,
-    TaskPlaced,
-    TaskRefs,
-)
+from penstock.wire.connection_api import Params
 from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.job_api import JobAdmitted, JobRegistered, Place, RegisterJob, TaskEnded, TaskPlaced, TaskRefs
 
 
 class _Task(msgspec.Struct):

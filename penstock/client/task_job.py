@@ -14,15 +14,16 @@ from penstock.client.errors import JobCancelled
 from penstock.client.job_session import JobSession
 from penstock.client.session import Session
 from penstock.model.container import Ended, EndedBy
-from penstock.model.work import Opportunistic, TaskRequest
+from penstock.model.work import Opportunistic, StageProgress, TaskRequest
 from penstock.opgraph import Event, Started, TaskEnded, TaskPlaced
-from penstock.wire import agent_api as api
+from penstock.wire import job_api as api
 from penstock.wire import job_methods as m
 from penstock.wire.connection import read_params
+from penstock.wire.connection_api import Done, Notice, Params
 from penstock.wire.errors import RpcError
 from penstock.wire.method import Method, P
 
-_NOTIFICATIONS: dict[str, type[api.Notice]] = {
+_NOTIFICATIONS: dict[str, type[Notice]] = {
     each.METHOD: each
     for each in (api.JobWaiting, api.JobAdmitted, api.CancelledBy, api.TaskPlaced, api.TaskEnded, api.TaskStuck)
 }
@@ -46,7 +47,7 @@ class TaskJob(JobSession):
         self._on_link = on_link
         self._news: deque[News] = deque()
         self._registers = False  # an answer is outstanding
-        self._early: list[api.Params] = []  # notifications that arrived before that answer
+        self._early: list[Params] = []  # notifications that arrived before that answer
         session.owner = self
         self._register(session.call)
 
@@ -86,7 +87,7 @@ class TaskJob(JobSession):
         else:
             self._tasks.confirm(names)
 
-    def progress(self, stages: Sequence[api.StageProgress]) -> None:
+    def progress(self, stages: Sequence[StageProgress]) -> None:
         """Report the job's progress to the master. A report during an outage is dropped."""
         if not self.over:
             self._session.notify(m.PROGRESS, api.Progress(job=self.id, stages=list(stages)))
@@ -160,7 +161,7 @@ class TaskJob(JobSession):
         for params in early:
             self._handle(params)
 
-    def _handle(self, params: api.Params) -> None:
+    def _handle(self, params: Params) -> None:
         if getattr(params, "job", "") != self.id:
             return
         match params:
@@ -190,7 +191,7 @@ class TaskJob(JobSession):
         except RpcError as error:
             self._news += [TaskEnded(name, ended) for name, ended in self._tasks.refused_again(asked, error)]
 
-    def _settle(self, method: Method[P, api.Done], params: Callable[[], P]) -> None:
+    def _settle(self, method: Method[P, Done], params: Callable[[], P]) -> None:
         """Report the end of something; if a restarted agent does not know it, that is the desired state."""
         try:
             self._session.call_once(method, params)

@@ -13,9 +13,8 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.model.container import MOST_STAGES, Ended, EndedBy
-from penstock.model.work import Opportunistic
+from penstock.model.work import Opportunistic, StageProgress
 from penstock.opgraph.graph import TaskGraph
-from penstock.wire.agent_api import StageProgress
 
 
 class TaskState(enum.StrEnum):

@@ -1,4 +1,4 @@
-"""The methods between commands and the agent about containers, and the greeting.
+"""The methods between commands and the agent about containers.
 
 They are apart from :mod:`penstock.wire.agent_methods`, of which they are a part, because ``penstock run`` starts sooner
 without the others.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from penstock.model.container import ContainerSpec, Limits
 from penstock.model.profile import Profile
-from penstock.model.resources import Capacity
-from penstock.wire import agent_api as api
+from penstock.wire import container_api as api
+from penstock.wire.connection_api import Done
 from penstock.wire.method import Caller, declare
 
 # fmt: off
@@ -17,15 +17,6 @@ _SPEC = ContainerSpec(
     argv=("sort", "big.txt"), cwd="/srv/data", limits=Limits(cpu_cores=0.5, memory_max_bytes=64 << 20), detach=True
 )
 
-HELLO = declare(
-    "hello", api.Hello(protocol=api.PROTOCOL, client="example"),
-    api.Welcome(
-        protocol=api.PROTOCOL, version="0.1.0", node="alpha", user="eve",
-        capacity=Capacity(cores=2.0, memory_bytes=2 << 30), network_bypass_bytes=16384, max_frame_bytes=8388608,
-        enforced=["cpu", "memory"], master=True,
-    ),
-    Caller.EVERYBODY,
-)
 LAUNCH = declare(
     "launch", api.Launch(container=_SPEC), api.Launched(container="c-1", pid=4711, not_enforced={}), Caller.EVERYBODY
 )
@@ -40,16 +31,16 @@ RESIZE = declare(
 FOLLOW = declare(
     "follow",
     api.Follow(container="c-1", profile=Profile(cpu_cores=(1.0, 2.0, 0.5), memory_bytes=(64 << 20, 128 << 20))),
-    api.Done(), Caller.OWNER,
+    Done(), Caller.OWNER,
 )
 ATTACH = declare(
-    "attach", api.Attach(container="c-1"), api.Done(), Caller.OWNER,
+    "attach", api.Attach(container="c-1"), Done(), Caller.OWNER,
     "Be told how a container ends (at once, if it has). One whose connection is gone becomes this one's, and ends with "
     "it, unless `own` is false. A task that the master placed, and a container with `detach`, never do.",
 )
-SIGNAL = declare("signal", api.SignalContainer(container="c-1", signal=15), api.Done(), Caller.OWNER)
+SIGNAL = declare("signal", api.SignalContainer(container="c-1", signal=15), Done(), Caller.OWNER)
 KILL = declare(
-    "kill", api.ContainerRef(container="c-1"), api.Done(), Caller.OWNER,
+    "kill", api.ContainerRef(container="c-1"), Done(), Caller.OWNER,
     "Kill all processes of a container; it ends by `cancelled`.",
 )
 OUTPUT = declare("output", api.ReadOutput(container="c-1"), api.Output(data=b"done\n", offset=0, size=5), Caller.OWNER)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from penstock.model.container import ContainerSpec
 from penstock.model.resources import KindAmounts
-from penstock.model.work import TaskRequest
-from penstock.wire import agent_api as api
+from penstock.model.work import StageProgress, TaskRequest
+from penstock.wire import job_api as api
+from penstock.wire.connection_api import Done
 from penstock.wire.method import Caller, declare
 
 # fmt: off
@@ -23,12 +24,12 @@ REGISTER_JOB = declare(
     api.JobRegistered(job="j-1", admitted=True), Caller.OWNER,
 )
 END_JOB = declare(
-    "end_job", api.EndJob(job="j-1"), api.Done(), Caller.OWNER,
+    "end_job", api.EndJob(job="j-1"), Done(), Caller.OWNER,
     "The job is over: its queued monotasks are gone, its slots are free, its placed tasks are withdrawn.",
 )
-PLACE = declare("place", api.Place(job="j-1", stage="map", tasks=[_TASK]), api.Done(), Caller.OWNER)
+PLACE = declare("place", api.Place(job="j-1", stage="map", tasks=[_TASK]), Done(), Caller.OWNER)
 CANCEL_TASKS = declare(
-    "cancel_tasks", api.TaskRefs(job="j-1", tasks=["m-1"]), api.Done(), Caller.OWNER,
+    "cancel_tasks", api.TaskRefs(job="j-1", tasks=["m-1"]), Done(), Caller.OWNER,
     "Tasks that are no longer wanted, placed or not. Each is then answered by `task_ended`.",
 )
 PROGRESS = declare(
@@ -36,10 +37,10 @@ PROGRESS = declare(
     api.Progress(
         job="j-1",
         stages=[
-            api.StageProgress(stage="map", tasks=8, done=6, usage=KindAmounts(cpu=2e6, disk=1e6)),
-            api.StageProgress(stage="reduce", tasks=2, after=["map"]),
+            StageProgress(stage="map", tasks=8, done=6, usage=KindAmounts(cpu=2e6, disk=1e6)),
+            StageProgress(stage="reduce", tasks=2, after=["map"]),
         ],
     ),
-    api.Done(), Caller.OWNER,
+    Done(), Caller.OWNER,
 )
 # fmt: on
