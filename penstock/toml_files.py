@@ -8,8 +8,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from penstock.model.decode_errors import told_toml
-
 #: The largest file that is read: 512 bytes for each of 131,072 tasks, the most in one message.
 _MOST_BYTES = 64 << 20
 
@@ -40,6 +38,8 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
+        from penstock.model.decode_errors import told_toml  # only errors need it
+
         raise TomlFileError(told_toml(path, text, error)) from None
     except (ValueError, RecursionError):
         raise TomlFileError(f"{path}: a number of thousands of digits, or brackets within brackets") from None

@@ -51,7 +51,6 @@ from penstock.cli.executors import executor_limits
 from penstock.cli.limits import in_utf8
 from penstock.cli.work import Work
 from penstock.model.container import MOST_CORES, ContainerSpec, Limits, wrong_variable
-from penstock.model.decode_errors import explained
 from penstock.model.executor import Executor
 from penstock.model.floors import limits_too_small
 from penstock.model.near_names import did_you_mean
@@ -261,6 +260,8 @@ def _check_environment(variables: dict[str, Any], where: str) -> None:
 
 def _located(error: msgspec.ValidationError, document: dict[str, Any]) -> str:
     """Return ``task 'count': kind: …``: the task's name, the key, and the error."""
+    from penstock.model.decode_errors import explained  # only errors need it
+
     at, wrong = explained(error, JobTable)
     wrong = wrong.replace(" or nothing", "")  # a value that TOML does not have
     if at.startswith("task["):

@@ -17,8 +17,7 @@ from penstock.client.errors import AgentUnavailable
 from penstock.client.greeting import HELLO_S, Greeting, pauses_s, unavailable
 from penstock.client.stdio import connected
 from penstock.wire.connection import Closed, Malformed, RpcConnection, read
-from penstock.wire.connection_api import Welcome
-from penstock.wire.connection_methods import HELLO
+from penstock.wire.connection_api import HELLO, Welcome
 from penstock.wire.errors import ErrorBody, RpcError
 from penstock.wire.method import Method, P, R
 from penstock.wire.rpc import Notification, Response

@@ -6,14 +6,13 @@ that creates or updates a dataset makes a version), and the part of it that a mo
 
 from __future__ import annotations
 
-import graphlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.model.resources import ResourceKind
 from penstock.model.units import counted
 from penstock.opgraph.ops import Data, Dependency, Op, OpGraph, OpGraphError, Take
-from penstock.opgraph.order import in_order
+from penstock.opgraph.order import CircleError, in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +72,8 @@ def check(graph: OpGraph) -> CheckedGraph:
         raise OpGraphError("there is no operation to carry out")
     try:
         order = in_order({op: op.before for op in graph.ops})
-    except graphlib.CycleError as error:
-        circle = " → ".join(op.name for op in error.args[1])
+    except CircleError as error:
+        circle = " → ".join(op.name for op in error.circle)
         raise OpGraphError(f"operations depend on each other in a circle: {circle}") from None
     before = _ancestors(order)
     for op in order:

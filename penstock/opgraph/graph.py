@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import graphlib
 from collections.abc import Iterable
 
 import msgspec
 
 from penstock.model.near_names import did_you_mean
 from penstock.model.work import Opportunistic
-from penstock.opgraph.order import in_order, reachable
+from penstock.opgraph.order import CircleError, in_order, reachable
 
 #: The most tasks of a circle that an error names.
 _NAMED = 10
@@ -72,8 +71,8 @@ class TaskGraph:
         """Return each task's depth: the longest path from a task without dependencies."""
         try:
             order = in_order({name: task.after for name, task in self.tasks.items()})
-        except graphlib.CycleError as error:
-            circle = error.args[1][::-1]
+        except CircleError as error:
+            circle = error.circle[::-1]
             shown = circle if len(circle) <= _NAMED else [*circle[: _NAMED - 1], "…", circle[-1]]
             raise GraphError(f"tasks wait for each other in a circle: {' → '.join(shown)}") from None
         depth: dict[str, int] = {}

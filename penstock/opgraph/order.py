@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from graphlib import TopologicalSorter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T", bound=Hashable)
+
+
+class CircleError(ValueError):
+    """Nodes that wait for each other; ``circle`` goes from each one to one that waits for it."""
+
+    def __init__(self, circle: list[Any]) -> None:
+        super().__init__(circle)
+        self.circle = circle
 
 
 def in_order(waits_for: Mapping[T, Collection[T]]) -> list[T]:
     """Return the nodes in an order in which they can run.
 
     Raises:
-        graphlib.CycleError: there is no such order; its second argument is one circle, from each node to one that
-            waits for it.
+        CircleError: there is no such order.
     """
+    if not any(waits_for.values()):
+        return list(waits_for)
+    from graphlib import CycleError, TopologicalSorter  # most jobs of commands are without an order
+
     sorter = TopologicalSorter[T](dict.fromkeys(waits_for, ()))  # nodes without an order keep the mapping's
     for node, others in waits_for.items():
         sorter.add(node, *others)
-    return list(sorter.static_order())
+    try:
+        return list(sorter.static_order())
+    except CycleError as error:
+        raise CircleError(error.args[1]) from None
 
 
 def first_possible(waits_for: Mapping[T, Collection[T]]) -> list[T]:

@@ -2,7 +2,7 @@
 
 This is their only declaration: the server (:mod:`agent.frameworks`), docs/protocol.md and the tests of access follow
 from it. A notification is declared by its type (:class:`~penstock.wire.agent_api.Notice`). The greeting
-is declared in :mod:`penstock.wire.connection_methods`, the methods of containers in
+is declared in :mod:`penstock.wire.connection_api`, the methods of containers in
 :mod:`penstock.wire.container_methods`, those of jobs of commands in :mod:`penstock.wire.job_methods`,
 those that the agent relays to the master in :mod:`penstock.wire.relayed_methods`.
 """
@@ -15,7 +15,7 @@ from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import ResourceKind
 from penstock.model.work import MonotaskSpec
 from penstock.wire import agent_api as api
-from penstock.wire import connection_methods as connection
+from penstock.wire import connection_api as connection
 from penstock.wire import container_methods as containers
 from penstock.wire import job_methods as jobs
 from penstock.wire import jobs_api

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from penstock.model.decode_errors import explained
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import NOTIFICATION, REQUEST, RESPONSE, Id, Message, Notification, Request, Response
 from penstock.wire.utf8 import shown
@@ -354,6 +353,8 @@ def read(value: object, of: type[T]) -> T:
     except RecursionError:
         raise bad_request("nested too deeply", field="params") from None
     except msgspec.ValidationError as error:
+        from penstock.model.decode_errors import explained  # only errors need it
+
         field, wrong = explained(error, of)
         if not field and " key '" in wrong:  # a missing or unknown field
             field = wrong.split("'")[1]

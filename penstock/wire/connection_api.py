@@ -1,10 +1,13 @@
-"""The bases of all messages of an agent, and the greeting. A part of :mod:`penstock.wire.agent_api`."""
+"""The bases of an agent's messages, and the greeting with its method: the part of :mod:`penstock.wire.agent_api` and
+:mod:`penstock.wire.agent_methods` that every client needs.
+"""
 
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from penstock.model.resources import Capacity
+from penstock.wire.method import Caller, declare
 
 #: The version of this protocol, stated in the first message of a connection.
 PROTOCOL = 1
@@ -51,3 +54,16 @@ class Welcome(Result, frozen=True):
     max_frame_bytes: int
     enforced: list[str]
     master: bool
+
+
+# fmt: off
+HELLO = declare(
+    "hello", Hello(protocol=PROTOCOL, client="example"),
+    Welcome(
+        protocol=PROTOCOL, version="0.1.0", node="alpha", user="eve",
+        capacity=Capacity(cores=2.0, memory_bytes=2 << 30), network_bypass_bytes=16384, max_frame_bytes=8388608,
+        enforced=["cpu", "memory"], master=True,
+    ),
+    Caller.EVERYBODY,
+)
+# fmt: on

@@ -107,4 +107,4 @@ def test_it_needs_no_event_loop(agent: AgentThread, job_file: str) -> None:
     )
     status, *modules = done.stderr.splitlines()[-1].split()
     assert status == "0"
-    assert not {"asyncio", "logging", "json", "rich", "penstock.client.agent"} & set(modules)
+    assert not {"asyncio", "logging", "json", "rich", "penstock.client.agent", "penstock.wire.agent_api"} & set(modules)

@@ -148,4 +148,5 @@ def test_run_needs_no_event_loop(agent: AgentThread) -> None:
     status, *modules = done.stdout.split()
     assert status == "5"
     unwanted = {"asyncio", "logging", "ssl", "rich", "dataclasses", "typing_extensions", "penstock.client.agent"}
+    unwanted |= {"penstock.wire.agent_api", "penstock.wire.job_api", "penstock.model.decode_errors"}
     assert not unwanted & set(modules)
