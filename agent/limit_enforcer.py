@@ -20,6 +20,7 @@ from agent.core.confinement import MOST_WEIGHT, Confinement, differing
 from agent.core.snapshot import Snapshot
 from agent.fault_injection import Point, reach
 from agent.network import MAX_SLOT, Counters, NetworkLimiter, shape_of
+from agent.thread_results import result_of
 from penstock.model.units import format_bytes
 
 log = structlog.get_logger()
@@ -173,7 +174,7 @@ class LimitEnforcer:
             del self._leaving[container]
         self._detaching.add(one.slot)  # or its counters would be read as those of the next one
         try:
-            await asyncio.wrap_future(detached)
+            await result_of(detached)
         finally:
             self._detaching.discard(one.slot)
 
@@ -236,7 +237,7 @@ class LimitEnforcer:
         if self._network is None:
             return {}
         if self._network.draining:
-            await asyncio.wrap_future(self._network.sweep())
+            await result_of(self._network.sweep())
         by_slot = self._network.counters()
         return {c: by_slot[one.slot] for c, one in self._containers.items() if one.slot in by_slot}
 
@@ -307,7 +308,7 @@ class LimitEnforcer:
             if self._network is None or one.slot is None:
                 not_enforced |= _without_network(wanted, _NO_NETWORK if self._network is None else _NO_SLOT)
             else:
-                unmet = await asyncio.wrap_future(self._network.change(one.slot, shape_of(wanted)))
+                unmet = await result_of(self._network.change(one.slot, shape_of(wanted)))
                 not_enforced |= unmet
             reach(Point.CONFINE_NETWORK_DONE)
         return not_enforced
@@ -338,7 +339,7 @@ class LimitEnforcer:
         one.slot = next((slot for slot in range(1, MAX_SLOT + 1) if slot not in taken), None)
         if one.slot is None:
             return _without_network(one.wanted, _NO_SLOT)
-        return await asyncio.wrap_future(self._network.attach(one.slot, cgroup.path, shape_of(one.wanted)))
+        return await result_of(self._network.attach(one.slot, cgroup.path, shape_of(one.wanted)))
 
     async def _reconcile_network(self) -> list[str]:
         if self._network is None or self._tree is None:
@@ -348,8 +349,8 @@ class LimitEnforcer:
             for container, one in chain(self._containers.items(), self._leaving.items())
             if one.slot is not None
         }
-        repaired = await asyncio.wrap_future(self._network.reconcile(known, self._tree.root))
-        failed = await asyncio.wrap_future(self._network.not_enforced())
+        repaired = await result_of(self._network.reconcile(known, self._tree.root))
+        failed = await result_of(self._network.not_enforced())
         for container, one in self._containers.items():
             if one.slot in failed and one.applied is not None and one.worker is None:  # else its worker reports it
                 self._report_if_new(container, one, _without(one.not_enforced, _NETWORK) | failed[one.slot])

@@ -114,6 +114,10 @@ class SlotPrograms:
                     self._kept[direction, slot] = os.dup(program), program_id
             yield program, program_id
 
+    def loaded(self, slot: int) -> bool:
+        """Return whether both programs of a slot are loaded."""
+        return all((direction, slot) in self._kept for direction in Direction)
+
     def close(self) -> None:
         """Close the kept descriptors; attached programs stay."""
         for program, _ in self._kept.values():

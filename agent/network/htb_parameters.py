@@ -58,6 +58,23 @@ def shape_of(confinement: Confinement, *, ranked: bool = True) -> Shape:
     )
 
 
+def enforceable(shape: Shape) -> tuple[dict[str, str], Shape]:
+    """Return the settings that no link can enforce, and a shape with the rest."""
+    failed: dict[str, str] = {}
+    ceil, ingress = shape.ceil_bytes_per_s, shape.ingress_bytes_per_s
+    if ceil is not None and ceil < MIN_RATE_BYTES_PER_S:
+        failed["network_egress_bytes_per_s"] = _too_slow(ceil)
+        ceil = None
+    if ingress is not None and ingress < MIN_RATE_BYTES_PER_S:
+        failed["network_ingress_bytes_per_s"] = _too_slow(ingress)
+        ingress = None
+    return failed, replace(shape, ceil_bytes_per_s=ceil, ingress_bytes_per_s=ingress)
+
+
+def _too_slow(bytes_per_s: int) -> str:
+    return f"{bytes_per_s} bytes/s cannot be enforced; remedy: ask for at least {MIN_RATE_BYTES_PER_S} (10 kbit/s)"
+
+
 @dataclass(frozen=True, slots=True)
 class HtbClass:
     """One class of ours; ``minor`` is the low half of its id, ``parent`` that of its parent, 0: the root."""

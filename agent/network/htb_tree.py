@@ -58,6 +58,10 @@ class HtbTree:
         """Return whether the container has a class of its own; one that only drains does not count."""
         return not self._own.keys().isdisjoint(htb_parameters.own_minors(slot))
 
+    def concerns(self, slot: int) -> bool:
+        """Return whether the kernel has a class of the slot, one that drains included."""
+        return not (self._own.keys() | self._draining).isdisjoint(htb_parameters.own_minors(slot))
+
     def settle(self, slot: int, shape: Shape | None) -> None:
         """Remove the container's former class once no packet waits in it; its packets now go to the new one."""
         if shape is None:

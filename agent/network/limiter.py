@@ -12,7 +12,7 @@ import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -23,11 +23,12 @@ from pyroute2.netlink.exceptions import NetlinkError
 from agent.network import bpf, htb_parameters
 from agent.network.bpf_map import BpfMap, Counters
 from agent.network.htb import HANDLE, Htb, default_routes, reason
-from agent.network.htb_parameters import MIN_RATE_BYTES_PER_S, Shape
+from agent.network.htb_parameters import Shape
 from agent.network.htb_tree import HtbTree
 from agent.network.link_changes import LinkList
 from agent.network.links import Link, leading_out, link_rate
 from agent.network.programs import MAX_SLOT
+from agent.thread_results import done
 
 log = structlog.get_logger()
 P = ParamSpec("P")
@@ -92,12 +93,13 @@ class NetworkLimiter:
         self._looked = False  # whether the trees are those of the links as they were read
         self._trees: list[HtbTree] = []
 
-    @_in_worker
-    def attach(self, slot: int, cgroup: Path, shape: Shape) -> dict[str, str]:
+    def attach(self, slot: int, cgroup: Path, shape: Shape) -> Future[dict[str, str]]:
         """Limit and count all traffic of the cgroup and those below it, from now on. Idempotent.
 
         Call it before anything runs in the cgroup, so that every socket of the container is included. Counts begin with
         zero; those of an earlier agent are found by :meth:`reconcile`.
+
+        Done when it returns, without a change of threads, if no class is needed for it, as for most containers.
 
         Returns:
             What is not enforced → why, with the remedy: ``network_egress_bytes_per_s on eth0``,
@@ -108,8 +110,25 @@ class NetworkLimiter:
         """
         if not 1 <= slot <= MAX_SLOT:
             raise ValueError(f"slot {slot} is not within 1 … {MAX_SLOT}")
+        if self._at_rest and self._only_marks(slot, shape):
+            return done(self._take(slot, cgroup, shape, counts=None))
+        return self._attach_later(slot, cgroup, shape)
+
+    @_in_worker
+    def _attach_later(self, slot: int, cgroup: Path, shape: Shape) -> dict[str, str]:
         self._look(again=False)
         return self._take(slot, cgroup, shape, counts=None)
+
+    def _only_marks(self, slot: int, shape: Shape) -> bool:
+        """Return whether a new container needs only its programs, which are loaded: the links are those that were read,
+        and none of them has, or needs, a class for it.
+        """
+        if slot in self._containers or self._table is None or not self._table.programs.loaded(slot):
+            return False
+        needs_tree = htb_parameters.needs_tree
+        if any(tree.concerns(slot) or needs_tree(shape, tree.link_bytes_per_s) for tree in self._trees):
+            return False
+        return self._looked and not self._links.changed()
 
     @_in_worker
     def change(self, slot: int, shape: Shape) -> dict[str, str]:
@@ -134,9 +153,7 @@ class NetworkLimiter:
         """
         if cgroup is None and self._at_rest and not any(tree.has(slot) for tree in self._trees):
             self._detach(slot, None)
-            done: Future[None] = Future()
-            done.set_result(None)
-            return done
+            return done(None)
         return self._detach_later(slot, cgroup)
 
     @property
@@ -267,7 +284,7 @@ class NetworkLimiter:
 
     def _limit(self, slot: int, container: _Container, *, programs: bool) -> dict[str, str]:
         """Create the class, then mark packets for it, then attach the marking program; remove the old class last."""
-        failed, shape = _enforceable(container.shape)
+        failed, shape = htb_parameters.enforceable(container.shape)
         for tree in self._trees:
             failed |= tree.limit(slot, shape)
         why = self._mark(slot, container, shape, again=programs)
@@ -342,23 +359,6 @@ class NetworkLimiter:
         for index in strays:
             self._htb.uninstall(index)
         return [f"a tree on link {index}, which is no longer limited, was removed" for index in sorted(strays)]
-
-
-def _enforceable(shape: Shape) -> tuple[dict[str, str], Shape]:
-    """Return the settings that no link can enforce, and a shape with the rest."""
-    failed: dict[str, str] = {}
-    ceil, ingress = shape.ceil_bytes_per_s, shape.ingress_bytes_per_s
-    if ceil is not None and ceil < MIN_RATE_BYTES_PER_S:
-        failed["network_egress_bytes_per_s"] = _too_slow(ceil)
-        ceil = None
-    if ingress is not None and ingress < MIN_RATE_BYTES_PER_S:
-        failed["network_ingress_bytes_per_s"] = _too_slow(ingress)
-        ingress = None
-    return failed, replace(shape, ceil_bytes_per_s=ceil, ingress_bytes_per_s=ingress)
-
-
-def _too_slow(bytes_per_s: int) -> str:
-    return f"{bytes_per_s} bytes/s cannot be enforced; remedy: ask for at least {MIN_RATE_BYTES_PER_S} (10 kbit/s)"
 
 
 def _unmark(cgroup: Path) -> int:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +17,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from agent.network import NetworkLimiter, limiter, link_changes
+from agent.network import NetworkLimiter, bpf, limiter, link_changes
 from agent.network.htb import Htb
 from agent.network.htb_parameters import HtbClass, Shape
 from agent.network.htb_tree import HtbTree
@@ -239,6 +240,80 @@ def test_a_slot_of_which_the_kernel_has_nothing_is_free_at_once(monkeypatch: pyt
         made.detach(1, None).result()
         assert threads[-1] is not threading.current_thread(), "the kernel may let a class wait"
         made._trees = []
+
+
+@dataclass
+class Attaching:
+    """A limiter at rest on one link, whose programs of slot 1 are loaded."""
+
+    made: NetworkLimiter
+    messages: Messages
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def at_once(self, slot: int = 1, shape: Shape = Shape()) -> bool:  # noqa: B008 - it is frozen
+        """Attach in a slot, then detach; return whether the calling thread attached."""
+        attached = self.made.attach(slot, Path("/new"), shape)
+        assert attached.result() == {}
+        self.made.detach(slot, None).result()
+        return self.threads[-1] is threading.current_thread()
+
+
+@pytest.fixture
+def attaching(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attaching]:
+    table = Mock()
+    table.programs.loaded = lambda slot: slot == 1
+    monkeypatch.setattr(limiter, "BpfMap", lambda: table)
+    kernel, messages = Kernel(), Messages()
+    kernel.there = [Link(2, "eth0")]
+    with made_on(kernel, messages, monkeypatch) as made:
+        attaching = Attaching(made, messages)
+
+        def attach(cgroup: Path, programs: object, slot: int) -> dict[bpf.Direction, int]:
+            attaching.threads.append(threading.current_thread())
+            return dict.fromkeys(bpf.Direction, slot)
+
+        monkeypatch.setattr(limiter.bpf, "attach", attach)
+        assert not attaching.at_once(), "the links were not read yet"
+        yield attaching
+
+
+def test_a_container_that_needs_no_class_is_attached_without_a_change_of_threads(attaching: Attaching) -> None:
+    assert attaching.at_once()
+    assert attaching.at_once(shape=Shape(rank=3, opportunistic=True)), "the rate of the link is not known"
+    assert not attaching.at_once(slot=2), "the kernel verifies its programs"
+    assert attaching.made.attach(1, Path("/new"), Shape()).done()
+    assert not attaching.at_once(), "a container has the slot"
+
+
+def test_a_container_that_may_need_a_class_is_attached_by_the_thread_of_the_network(
+    attaching: Attaching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HtbTree, "limit", lambda self, slot, shape: {})
+    assert not attaching.at_once(shape=Shape(ceil_bytes_per_s=10_000_000))
+    tree = HtbTree(cast(Htb, None), Link(2, "eth0"), 10_000_000)
+    attaching.made._trees = [tree]
+    assert attaching.at_once()
+    assert not attaching.at_once(shape=Shape(rank=1))
+    tree._draining = {1}
+    monkeypatch.setattr(tree, "drop_packets", lambda slot: None)
+    assert not attaching.at_once(), "packets of its former container wait"
+    attaching.made._trees = []
+
+
+def test_after_a_message_about_a_link_the_thread_of_the_network_reads_the_links(attaching: Attaching) -> None:
+    attaching.messages.some = True
+    assert not attaching.at_once()
+    assert attaching.at_once()
+
+
+def test_a_container_is_attached_after_the_calls_before_it(attaching: Attaching) -> None:
+    under_way = threading.Event()
+    attaching.made._latest = attaching.made._worker.submit(under_way.wait)
+    later = attaching.made.attach(1, Path("/new"), Shape())
+    assert not later.done()
+    under_way.set()
+    assert later.result() == {}
+    assert attaching.threads[-1] is not threading.current_thread()
 
 
 def test_a_call_that_was_cancelled_while_it_waited_says_nothing_of_those_before_it(
