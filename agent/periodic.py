@@ -69,7 +69,8 @@ class Periodic:
         self._executor.look_at_orphans()
         traffic = await self._limit_enforcer.counters()
         self._samples += 1
-        snapshot = self._snapshot = self._sampler.sample(list(containers.live), traffic)
+        closely = containers.watched_closely(slack_awaited=bool(self._shell.node.held.waiting))
+        snapshot = self._snapshot = self._sampler.sample(list(containers.live), traffic, closely)
         self._shell.dispatch(e.Sampled(snapshot, time.time()))
         self._sampled()
         if self._shell.link is not None:

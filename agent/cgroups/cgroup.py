@@ -88,16 +88,16 @@ class Cgroup:
         """
         return reclaim(self._files.memory, wanted_bytes)
 
-    def sample(self, full: bool = True, shown: bool = True) -> CgroupSample | None:
-        """Read all counters; return None if the cgroup vanished. Without ``full``, read only use; without ``shown``,
-        not what is only shown: see :meth:`Counters.sample`.
+    def sample(self, full: bool = True, stalled: bool = True, shown: bool = True) -> CgroupSample | None:
+        """Read all counters; return None if the cgroup vanished. Without ``full``, read only use; without ``stalled``
+        or ``shown``, not the stalled times or what is only shown: see :meth:`Counters.sample`.
 
         The files stay open for the next call, until :meth:`close` or :meth:`remove`. Not thread-safe.
 
         Raises:
             OSError: a file exists and cannot be read or parsed.
         """
-        return self._counters.sample(full=full, shown=shown)
+        return self._counters.sample(full=full, stalled=stalled, shown=shown)
 
     def cpu_s(self) -> float | None:
         """Return the CPU time used until now, in seconds; None: the cgroup vanished.

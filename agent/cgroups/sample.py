@@ -98,17 +98,17 @@ class Counters:
         self._lacking: set[tuple[V2Controller, str]] = set()
         self._last = CgroupSample()
 
-    def sample(self, *, full: bool, shown: bool) -> CgroupSample | None:
+    def sample(self, *, full: bool, stalled: bool, shown: bool) -> CgroupSample | None:
         """Read all counters; None if the cgroup vanished, even during the read. Without ``full``, read only use;
-        without ``shown``, not what no decision depends on (peak, processes, events), unless no CPU time was used:
-        perhaps the cgroup is not read again soon. The other values are then those that were read last, and the peak is
-        the present use if that is higher.
+        without ``stalled``, not the stalled times; without ``shown``, not what no decision depends on (peak, processes,
+        events). But if no CPU time was used, both are read: perhaps the cgroup is not read again soon. The other values
+        are then those that were read last, and the peak is the present use if that is higher.
         """
         try:
             sample = self._use()
-            shown = shown or sample.cpu_usage_s == self._last.cpu_usage_s
-            sample = self._stalled(sample) if full else sample
-            self._last = self._shown(sample) if full and shown else sample
+            unused = sample.cpu_usage_s == self._last.cpu_usage_s
+            sample = self._stalled(sample) if full and (stalled or unused) else sample
+            self._last = self._shown(sample) if full and (shown or unused) else sample
         except Gone:
             return None
         return self._last

@@ -123,6 +123,18 @@ class Containers:
             raise refused(f"container {container!r} belongs to {record.user}", field="container")
         return record
 
+    def watched_closely(self, *, slack_awaited: bool) -> list[str]:
+        """Return the containers on whose stalled times or memory something is decided at each sample: executors, and
+        those with promised cores or a profile; all while work runs on slack, or waits for it.
+        """
+        live = self.live.values()
+        every = slack_awaited or any(record.opportunistic for record in live)
+        return [
+            record.container
+            for record in live
+            if every or record.promised_cores or record.profile is not None or record.executor is not None
+        ]
+
     def promised(self) -> list[str]:
         """Return the running containers with promised memory."""
         return [

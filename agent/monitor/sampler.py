@@ -6,7 +6,9 @@ that were read, and its memory has changed by the same amount. Each quiet contai
 :data:`_ROUND` ticks: the total and its parts are not read at the same moment, so a container that does next to nothing
 may be overlooked for that long.
 
-Three of the ten files have only what people are shown: they are read in every :data:`_SHOWN`-th tick.
+Three of the ten files have only what people are shown: they are read in every :data:`_SHOWN`-th tick. So are the three
+with stalled times, and without a memory controller the memory of each process, for containers on which nothing is
+decided by these (:meth:`agent.core.containers.Containers.watched_closely`).
 """
 
 from __future__ import annotations
@@ -43,9 +45,12 @@ _NOTHING_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Read:
+    """One read of a container. ``stalls``: the last one with its stalled times; None: they were not read yet."""
+
     at: float
     sample: CgroupSample
     traffic: Counters
+    stalls: tuple[float, CgroupSample] | None
 
 
 class Sampler:
@@ -62,20 +67,23 @@ class Sampler:
         self._numbers: dict[str, int] = {}  # each container's, which decides in which ticks it is read
         self._last = Snapshot(at=time.monotonic(), interval_s=0.0)
 
-    def sample(self, containers: Collection[str], traffic: Mapping[str, Counters]) -> Snapshot:
-        """Read the containers that may have changed; ``traffic`` is container → its network counters.
+    def sample(
+        self, containers: Collection[str], traffic: Mapping[str, Counters], closely: Collection[str]
+    ) -> Snapshot:
+        """Read the containers that may have changed; ``traffic`` is container → its network counters, and ``closely``
+        are those whose stalled times and memory are read each time.
 
         Containers that vanished are left out.
         """
         started = time.monotonic()
         uses: dict[str, ContainerUse] = {}
         if self._tree is not None:
-            uses = self._read(self._tree, containers, traffic)
+            uses = self._read(self._tree, containers, traffic, closely)
         self._last = Snapshot(at=started, interval_s=started - self._last.at, host=self._host.sample(), containers=uses)
         return self._last
 
     def _read(
-        self, tree: CgroupTree, containers: Collection[str], traffic: Mapping[str, Counters]
+        self, tree: CgroupTree, containers: Collection[str], traffic: Mapping[str, Counters], closely: Collection[str]
     ) -> dict[str, ContainerUse]:
         self._ticks += 1
         if not containers:
@@ -90,8 +98,9 @@ class Sampler:
         fresh: dict[str, _Read] = {}
         for name in containers:
             if name not in left_out:
-                shown = (numbers[name] + self._ticks) % _SHOWN == 0 or name not in self._before
-                self._read_one(tree, name, traffic, fresh, shown)
+                turn = (numbers[name] + self._ticks) % _SHOWN == 0
+                stalled, shown = turn or name in closely, turn or name not in self._before
+                self._read_one(tree, name, traffic, fresh, stalled=stalled, shown=shown)
         after = tree.summed_use() if before is not None else None
         if before is not None and after is not None and self._more_was_used(fresh, before, after):
             for name in left_out:
@@ -107,7 +116,7 @@ class Sampler:
                 uses[name] = self._use(name, had or read, read)
             elif had is not None and name in left_out:
                 uses[name] = self._last.containers[name]
-                fresh[name] = _Read(now, had.sample, had.traffic)
+                fresh[name] = _Read(now, had.sample, had.traffic, (now, had.sample))
         self._before = fresh
         self._quiet &= fresh.keys()
         return uses
@@ -124,11 +133,16 @@ class Sampler:
         return name in self._quiet and traffic.get(name, _NO_TRAFFIC) == self._before[name].traffic
 
     def _read_one(
-        self, tree: CgroupTree, name: str, traffic: Mapping[str, Counters], fresh: dict[str, _Read], shown: bool = True
-    ) -> None:
-        sample = tree.get(name).sample(shown=shown)
-        if sample is not None:
-            fresh[name] = _Read(time.monotonic(), sample, traffic.get(name, _NO_TRAFFIC))
+        self, tree: CgroupTree, name: str, traffic: Mapping[str, Counters], fresh: dict[str, _Read],
+        *, stalled: bool = True, shown: bool = True,
+    ) -> None:  # fmt: skip
+        sample, had = tree.get(name).sample(stalled=stalled, shown=shown), self._before.get(name)
+        if sample is None:
+            return
+        now, stalls = time.monotonic(), had.stalls if had is not None else None
+        if stalled or (had is not None and sample.cpu_usage_s == had.sample.cpu_usage_s):
+            stalls = (now, sample)
+        fresh[name] = _Read(now, sample, traffic.get(name, _NO_TRAFFIC), stalls)
 
     def _more_was_used(self, fresh: Mapping[str, _Read], before: SummedUse, after: SummedUse) -> bool:
         """Return whether, since the last tick, all containers together surely used more than those that were read, or
@@ -178,34 +192,53 @@ class Sampler:
 
     def _use(self, container: str, before: _Read, now: _Read) -> ContainerUse:
         was, sample, seconds = before.sample, now.sample, now.at - before.at
-
-        def rate(after: float, earlier: float) -> float:
-            return max(0.0, after - earlier) / seconds if seconds > 0 else 0.0
-
+        last = self._last.containers.get(container) if now.stalls is before.stalls else None
+        cpu_stalled, memory_stalled, disk_stalled = (
+            _stalled(before, now) if last is None else (last.cpu_stalled, last.memory_stalled, last.disk_stalled)
+        )
         return ContainerUse(
-            cpu_cores=rate(sample.cpu_usage_s, was.cpu_usage_s),
-            memory_bytes=self._memory_bytes(container, sample),
+            cpu_cores=_rate(sample.cpu_usage_s, was.cpu_usage_s, seconds),
+            memory_bytes=self._memory_bytes(container, sample, last),
             memory_cache_bytes=sample.memory_cache_bytes,
             memory_unreclaimable_bytes=sample.memory_unreclaimable_bytes,
             memory_peak_bytes=sample.memory_peak_bytes,
-            disk_bytes_per_s=rate(sample.io_read_bytes + sample.io_write_bytes, was.io_read_bytes + was.io_write_bytes),
-            network_send_bytes_per_s=rate(now.traffic.sent_bytes, before.traffic.sent_bytes),
-            network_receive_bytes_per_s=rate(now.traffic.received_bytes, before.traffic.received_bytes),
+            disk_bytes_per_s=_rate(
+                sample.io_read_bytes + sample.io_write_bytes, was.io_read_bytes + was.io_write_bytes, seconds
+            ),
+            network_send_bytes_per_s=_rate(now.traffic.sent_bytes, before.traffic.sent_bytes, seconds),
+            network_receive_bytes_per_s=_rate(now.traffic.received_bytes, before.traffic.received_bytes, seconds),
             pids=sample.pids,
             oom_kills=sample.oom_kills,
             memory_high_events=sample.memory_high_events,
             cpu_seconds=sample.cpu_usage_s,
-            cpu_throttled=rate(sample.cpu_throttled_s, was.cpu_throttled_s),
-            cpu_stalled=rate(sample.cpu_stalled_s, was.cpu_stalled_s),
-            memory_stalled=rate(sample.memory_stalled_s, was.memory_stalled_s),
-            disk_stalled=rate(sample.io_stalled_s, was.io_stalled_s),
+            cpu_throttled=_rate(sample.cpu_throttled_s, was.cpu_throttled_s, seconds),
+            cpu_stalled=cpu_stalled,
+            memory_stalled=memory_stalled,
+            disk_stalled=disk_stalled,
         )
 
-    def _memory_bytes(self, container: str, sample: CgroupSample) -> int:
+    def _memory_bytes(self, container: str, sample: CgroupSample, last: ContainerUse | None = None) -> int:
+        """Return its memory; without a memory controller, the last one if there is one."""
         assert self._tree is not None
         if "memory" in self._tree.controllers:
             return sample.memory_working_set_bytes
-        return memory_of(self._tree.get(container).path)
+        return memory_of(self._tree.get(container).path) if last is None else last.memory_bytes
+
+
+def _rate(after: float, earlier: float, seconds: float) -> float:
+    return max(0.0, after - earlier) / seconds if seconds > 0 else 0.0
+
+
+def _stalled(before: _Read, now: _Read) -> tuple[float, float, float]:
+    """Return the fractions of the time between both for which it waited: for processors, for memory, for disks."""
+    if before.stalls is None or now.stalls is None:
+        return 0.0, 0.0, 0.0
+    (at, was), (now_at, sample) = before.stalls, now.stalls
+    return (
+        _rate(sample.cpu_stalled_s, was.cpu_stalled_s, now_at - at),
+        _rate(sample.memory_stalled_s, was.memory_stalled_s, now_at - at),
+        _rate(sample.io_stalled_s, was.io_stalled_s, now_at - at),
+    )
 
 
 def memory_of(cgroup: Path, proc: Path = Path("/proc")) -> int:
@@ -225,7 +258,7 @@ def memory_of(cgroup: Path, proc: Path = Path("/proc")) -> int:
 def _own_pages(statm: str) -> int:
     """Return the pages of a process that do not belong to files, or 0 if it has ended.
 
-    Each process of each container is read at each tick: with a Path and a buffered file it takes twice as long.
+    With a Path and a buffered file it takes twice as long.
     """
     try:
         descriptor = os.open(statm, os.O_RDONLY | os.O_CLOEXEC)

@@ -9,7 +9,7 @@ import pytest
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.records import ContainerState
-from penstock.model import KindAmounts, ResourceKind
+from penstock.model import KindAmounts, Profile, ResourceKind
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Attach, TaskRefs
 from penstock.wire.errors import RpcError
@@ -100,3 +100,31 @@ def test_a_sign_of_life_is_not_passed_on(bed: NodeBed) -> None:
     bed.done.clear()
     bed.send(e.Requested(m.TASKS_DONE, 2, TaskRefs(job=job, tasks=[])))
     assert not bed.given(i.SendToMaster)
+
+
+def closely(bed: NodeBed) -> list[str]:
+    return bed.node.containers.watched_closely(slack_awaited=bool(bed.node.held.waiting))
+
+
+def test_a_container_is_watched_closely_if_decisions_depend_on_its_stalls() -> None:
+    bed = NodeBed()
+    bed.open()
+    bed.launch(1)
+    assert closely(bed) == []
+    promised = bed.launch(1, cpu_cores=1.0)
+    followed = bed.launch(1)
+    bed.begin(followed)
+    bed.send(e.FollowRequested(1, followed, Profile(cpu_cores=(1.0, 2.0), slot_s=60.0), bed.wall_s))
+    assert closely(bed) == [promised, followed]
+
+
+def test_all_are_watched_closely_while_work_runs_on_slack_or_waits_for_it() -> None:
+    bed = NodeBed(t_alloc=0.7)
+    bed.open()
+    regular = bed.launch(1)
+    slack = bed.launch(1, opportunistic=True)
+    assert closely(bed) == [regular, slack]
+    bed.begin(slack)
+    bed.exit(slack)
+    assert closely(bed) == []
+    assert bed.node.containers.watched_closely(slack_awaited=True) == [regular]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -31,6 +32,8 @@ class FakeTree:
         self.gone = SummedUse(0.0, 0, 0)
         self.read: list[str] = []
         self.shown: list[str] = []  # those of which what is only shown was read, too
+        self.stalled: list[str] = []  # those of which the stalled times were read, too
+        self.had: dict[str, CgroupSample] = {}  # what was read of each before
         self.sums = 0  # how often the use of all together was read
         self._name = ""
 
@@ -38,10 +41,20 @@ class FakeTree:
         self._name = name
         return self
 
-    def sample(self, *, full: bool = True, shown: bool = True) -> CgroupSample | None:
+    def sample(self, *, full: bool = True, stalled: bool = True, shown: bool = True) -> CgroupSample | None:
         self.read.append(self._name)
         self.shown += [self._name] * shown
-        return self.samples.get(self._name)
+        self.stalled += [self._name] * stalled
+        found, had = self.samples.get(self._name), self.had.get(self._name, CgroupSample())
+        if found is not None:
+            if not stalled and found.cpu_usage_s != had.cpu_usage_s:
+                found = replace(found, cpu_stalled_s=had.cpu_stalled_s, memory_stalled_s=had.memory_stalled_s)
+            self.had[self._name] = found
+        return found
+
+    @property
+    def path(self) -> str:
+        return self._name
 
     def cpu_s(self) -> float | None:
         self.read.append(self._name)
@@ -82,10 +95,12 @@ class Bed:
         if monkeypatch is not None:
             monkeypatch.setattr(sampler.time, "monotonic", lambda: self.now)
 
-    def tick(self, traffic: dict[str, Counters] | None = None) -> tuple[list[str], dict[str, ContainerUse]]:
+    def tick(
+        self, traffic: dict[str, Counters] | None = None, closely: Collection[str] = ()
+    ) -> tuple[list[str], dict[str, ContainerUse]]:
         self.now += 1.0
         self.tree.read.clear()
-        snapshot = self.sampler.sample(list(self.tree.samples), traffic or {})
+        snapshot = self.sampler.sample(list(self.tree.samples), traffic or {}, closely)
         return list(self.tree.read), snapshot.containers
 
 
@@ -125,6 +140,49 @@ def test_what_is_only_shown_is_read_in_time_while_earlier_containers_end(bed: Be
         bed.tick()
         shown.append(bed.tree.shown.count(last))
     assert sum(shown) == 1
+
+
+def test_stalled_times_are_read_at_each_tick_of_those_that_are_watched_closely(bed: Bed) -> None:
+    watched, read = NAMES[0], []
+    for _ in range(sampler._SHOWN + 1):
+        for name in NAMES:
+            bed.tree.use(name, cpu_s=0.5)
+        bed.tree.stalled.clear()
+        bed.tick(closely=[watched])
+        assert watched in bed.tree.stalled
+        read.append(len(bed.tree.stalled))
+    assert sum(read[1:]) == (sampler._SHOWN - 1) + len(NAMES), "each of the others once in four ticks"
+    assert max(read) < len(NAMES) / 2
+
+
+def test_the_part_of_time_that_a_container_stalls_is_that_since_its_stalled_times_were_read_last(bed: Bed) -> None:
+    shares = []
+    for number in range(4 * sampler._SHOWN):
+        bed.tree.use("c-0", cpu_s=0.5, cpu_stalled_s=0.25 * number, memory_stalled_s=0.5 * number)
+        _, uses = bed.tick()
+        shares.append((uses["c-0"].cpu_stalled, uses["c-0"].memory_stalled))
+    assert sorted(set(shares)) == [(0.0, 0.0), (0.25, 0.5)]
+    assert shares[2 * sampler._SHOWN :] == 2 * sampler._SHOWN * [(0.25, 0.5)]
+
+
+def test_without_a_memory_controller_the_memory_of_processes_is_read_as_often_as_it_is_used(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def memory_of(path: str) -> int:
+        read.append(path)
+        return 100 + len(read)
+
+    monkeypatch.setattr(sampler, "memory_of", memory_of)
+    monkeypatch.setattr(FakeTree, "controllers", frozenset({"cpu"}))
+    for _ in range(2 * sampler._SHOWN):
+        bed.tree.use("c-0", cpu_s=0.5)
+        bed.tree.use("c-1", cpu_s=0.5)
+        _, uses = bed.tick(closely=["c-1"])
+        assert uses["c-0"].memory_bytes > 100, "it is known from the first sample on"
+    assert read.count("c-1") == 2 * sampler._SHOWN
+    assert 2 <= read.count("c-0") <= 3
 
 
 def test_all_together_are_read_only_to_leave_out_some_of_them(bed: Bed) -> None:
@@ -177,7 +235,7 @@ def test_between_ticks_the_processor_time_of_those_that_run_can_be_read(bed: Bed
     assert looked["new"].cpu_seconds == 0.1
     assert looked["c-1"] == uses["c-1"], "it is gone: its end tells the rest"
     bed.now += 1.0
-    after = bed.sampler.sample(["c-0"], {}).containers
+    after = bed.sampler.sample(["c-0"], {}, ()).containers
     assert after["c-0"].cpu_cores == pytest.approx(0.2), "rates are those since the last tick"
 
 
