@@ -77,7 +77,8 @@ class Executor:
         """Kill every process; the exit returns as ContainerExited."""
         reach(Point.KILL_ASKED)
         if self._tree is not None:
-            self._retries.act("kill", container, partial(self._let_end, container, self._tree.get(container).kill))
+            kill = self._tree.get(container).kill
+            self._retries.act("kill", container, partial(self._let_end, container, lambda lives: kill()))
         else:
             self._kill_session(container)
         reach(Point.KILL_DONE)
@@ -127,11 +128,11 @@ class Executor:
             self._kill_session(ended.container)
             self._report_end(ended, None)
 
-    def _let_end(self, container: str, kill: Callable[[], T]) -> T:
-        """Kill the remaining processes, and give them the processor to end."""
-        if self._populated(container):
+    def _let_end(self, container: str, kill: Callable[[bool], T]) -> T:
+        """Kill the remaining processes, if any ``lives``, and give them the processor to end."""
+        if lives := self._populated(container):
             self._limit_enforcer.let_end(container)
-        return kill()
+        return kill(lives)
 
     def _report_end(self, ended: Exited, used: Total | None) -> None:
         used = used or Total(ended.cpu_seconds, ended.max_rss_bytes, oom_kills=0)

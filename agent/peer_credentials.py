@@ -14,6 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from agent.cgroups.filesystem import KERNEL
+
 _SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13
 _MOST_GROUPS = 65536  # NGROUPS_MAX
 _ID = struct.calcsize("I")
@@ -51,7 +53,7 @@ def container_of(
     others: descendants of their first processes belong to them.
     """
     with contextlib.suppress(OSError):
-        for line in (proc / str(pid) / "cgroup").read_text().splitlines():
+        for line in KERNEL.read(os.fsencode(proc / str(pid) / "cgroup")).splitlines():
             if line.startswith("0::"):  # cgroup v2
                 for part in line[3:].split("/"):
                     if part in live or part in adopted:

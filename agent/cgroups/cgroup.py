@@ -153,14 +153,15 @@ class Cgroup:
         except NotSupported:
             self._kill_each()
 
-    def end(self) -> Total | None:
-        """Kill every process; return what the cgroup has used, or None: it vanished.
+    def end(self, lives: bool) -> Total | None:
+        """Kill every process, if any ``lives``; return what the cgroup has used, or None: it vanished.
 
         Raises:
             OSError: as :meth:`sample`.
         """
         used = self.total()
-        self.kill()
+        if lives:
+            self.kill()
         return used
 
     def _kill_each(self) -> None:

@@ -87,6 +87,29 @@ def test_what_a_container_has_used_in_the_end_takes_three_files(fake: FakeCgroup
     assert cgroup.total() is None
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_at_its_end_a_cgroup_is_killed_only_if_a_process_lives(
+    fake: FakeCgroups, cgroup: Cgroup, monkeypatch: pytest.MonkeyPatch, lives: bool
+) -> None:
+    count(fake)
+    killed: list[str] = []
+    monkeypatch.setattr(Cgroup, "kill", lambda self: killed.append(self.path.name))
+    assert cgroup.end(lives) == cgroup.total()
+    assert killed == ["a"] * lives
+
+
+def test_without_stalled_times_the_former_ones_stay_until_no_processor_time_is_used(
+    fake: FakeCgroups, cgroup: Cgroup
+) -> None:
+    count(fake)
+    first = cgroup.sample()
+    assert first is not None
+    fake.pretend(f"{A}/cpu.stat", "usage_usec 3000000\nthrottled_usec 125000\n")
+    fake.pretend(f"{A}/io.pressure", SOME_AND_FULL.format(1_000_000))
+    assert cgroup.sample(stalled=False) == replace(first, cpu_usage_s=3.0)
+    assert cgroup.sample(stalled=False) == replace(first, cpu_usage_s=3.0, io_stalled_s=1.0)
+
+
 def test_more_cache_than_memory_is_no_negative_working_set(fake: FakeCgroups, cgroup: Cgroup) -> None:
     """The two files are read one after the other."""
     fake.pretend(f"{A}/memory.stat", "inactive_file 6000\n")

@@ -53,7 +53,8 @@ class Full:
             raise OSError(self.number, os.strerror(self.number))
         self.changed.set()
 
-    def end(self) -> None:
+    def end(self, lives: bool) -> None:
+        assert lives
         self.kill()
 
     def kill(self) -> None:
