@@ -221,7 +221,7 @@ class JobSession:
         which is over; return them.
         """
         is_new = answer.job != self.id
-        self._repeats_requests = bool(self.id) or not answer.admitted
+        self._repeats_requests = bool(self.id)
         self.id = answer.job
         self.is_admitted = answer.admitted
         return self._tasks.end_cancelled() if is_new else []

@@ -8,7 +8,7 @@ from penstock.client.errors import JobCancelled
 from penstock.client.session import Session
 from penstock.client.task_job import TaskJob
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
-from penstock.model.container import EndedBy
+from penstock.model.container import Ended, EndedBy
 from penstock.opgraph import Started, TaskEnded, TaskPlaced
 from penstock.wire.agent_api import RegisterJob
 from penstock.wire.errors import RpcError, refused
@@ -48,6 +48,19 @@ def test_a_task_that_was_asked_for_before_the_admission_is_asked_for_again_befor
         news = (job.next(60) for _ in range(3))
         assert next(each for each in news if each is not None) == TaskPlaced("t", "fake")
         assert not job.is_admitted
+
+
+def test_a_task_that_was_asked_for_before_the_admission_is_asked_for_once(agent: AgentThread) -> None:
+    with Session.connect(agent.socket, "test", patience_s=60) as session:
+        agent.agent.admits = agent.agent.places = False
+        job = TaskJob(session, RegisterJob(name="j"), lambda linked: None)
+        command = ContainerSpec(argv=("true",))
+        job.place("s", [TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=command)], False)
+        agent.do(lambda fake: fake.admit(job.id))
+        assert isinstance(job.next(60), Started)
+        agent.do(lambda fake: fake.end_task(job.id, "t", Ended(by=EndedBy.EXIT, exit_status=0)))
+        assert isinstance(job.next(60), TaskEnded)
+        assert len(agent.do(lambda fake: fake.called("place"))) == 1
 
 
 @pytest.mark.parametrize("dropped", [False, True], ids=["joined", "registered anew"])
