@@ -52,13 +52,13 @@ def check_queue(
 
 
 def check_tasks(opened: Session, quotas: UserQuotas, jobs: Iterable[Job], tasks: int) -> None:
-    """Check that the user may ask for places for this many more tasks.
+    """Check that the user may ask for places for this many more tasks; 0: all of a request were asked for before.
 
     Raises:
         RpcError: ``refused``: too many of the user's would wait or run.
     """
     most = quotas.tasks
-    if not most or opened.operator:
+    if not most or not tasks or opened.operator:
         return
     own = [job for job in jobs if job.record.user == opened.user]
     if sum(len(job.tasks) for job in own) + tasks <= most:  # counts ended tasks too: an upper bound that is cheap

@@ -89,6 +89,15 @@ def test_tasks_that_wait_or_run(bed: NodeBed) -> None:
     place(bed, EVE, one, "c")
 
 
+def test_tasks_that_were_asked_for_before_are_not_more(bed: NodeBed) -> None:
+    job = bed.register(EVE)
+    place(bed, EVE, job, "a", "b")
+    place(bed, EVE, job, "a", "b")
+    refused(lambda: place(bed, EVE, job, "a", "b", "c"), "2 tasks that wait or run, and 1 more asked")
+    bed.send(e.Reconfigured(replace(bed.node.settings, quotas=replace(QUOTAS, tasks=1)), 0.0))
+    place(bed, EVE, job, "a", "b")
+
+
 def test_containers_and_their_promises(bed: NodeBed) -> None:
     bed.launch(EVE, cpu_cores=1.0, memory_bytes=6 * 10**5)
     refused(lambda: bed.launch(EVE, cpu_cores=0.6), "1 core promised, and 0.6 more asked; user_max_cores is 1.5")
