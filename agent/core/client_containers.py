@@ -21,8 +21,9 @@ from agent.core.records import ContainerRecord, ContainerState
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from penstock.model import ContainerSpec, EndedBy, Limits
+from penstock.model.container import wrong_texts
 from penstock.model.decode_errors import explained
-from penstock.model.floors import profile_too_small, too_small
+from penstock.model.floors import limits_too_small, profile_too_small, too_small
 from penstock.wire.agent_api import Attach, ContainerEnded, ContainerRef, Done, Launch, Launched, Resize
 from penstock.wire.errors import RpcError, bad_request, refused
 
@@ -45,7 +46,9 @@ class ClientContainers:
 
     def launch(self, event: e.Requested[Launch], now: float) -> list[Instruction]:
         """Start a command if the node can keep its promise, or, for an opportunistic one, if the slack has room."""
-        record = self._admit(event.session, event.params.container, now)
+        spec = event.params.container
+        floors.check(wrong_texts(spec), "container.")
+        record = self._admit(event.session, spec, now)
         return [Reply(record.container), *self._containers.add(record)]
 
     def adopt(self, event: e.AdoptRequested, now: float) -> list[Instruction]:
@@ -99,7 +102,7 @@ class ClientContainers:
         """
         session = self._members.sessions[opened]
         quotas.check_container(session, self.settings.quotas, self._containers.live.values(), spec)
-        floors.check_command(spec, "container.")
+        floors.check(limits_too_small(spec.limits), "container.limits.")
         ledger = self._resources.ledger(now)
         if spec.opportunistic:
             why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, self._slack.t_alloc)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
-from penstock.model import ContainerSpec, TaskRequest
+from penstock.model import TaskRequest
 from penstock.model.container import wrong_texts
 from penstock.model.floors import limits_too_small
 from penstock.wire.errors import bad_request
@@ -20,22 +20,14 @@ def check(found: Iterable[tuple[str, str, str]], where: str) -> None:
         raise bad_request(wrong, field=f"{where}{name}", remedy=remedy)
 
 
-def check_command(spec: ContainerSpec, where: str) -> None:
-    """Check the limits and the texts of a command; ``where`` begins the field's name.
-
-    Raises:
-        RpcError: ``bad_request``: the command could not run; the message names the field.
-    """
-    check(limits_too_small(spec.limits), f"{where}limits.")
-    check(wrong_texts(spec), where)
-
-
-def check_tasks(tasks: Sequence[TaskRequest]) -> None:
-    """Check the commands of tasks.
+def check_tasks(tasks: Sequence[TaskRequest], known: Container[str]) -> None:
+    """Check the commands of tasks, except those asked for before (``known``): an agent of an earlier version may have
+    accepted one, and a refusal would end the other tasks of the request, which may run.
 
     Raises:
         RpcError: ``bad_request``: a command could not run; the message names the field.
     """
     for number, task in enumerate(tasks):
-        if task.command is not None:
-            check_command(task.command, f"tasks[{number}].command.")
+        if task.command is not None and task.task not in known:
+            check(limits_too_small(task.command.limits), f"tasks[{number}].command.limits.")
+            check(wrong_texts(task.command), f"tasks[{number}].command.")

@@ -287,7 +287,7 @@ class Node(NodeState):
             raise unavailable("this agent has no master to place tasks", remedy="set `master` in its configuration")
         opened, bounds = self.sessions[event.session], self.settings.quotas
         quotas.check_tasks(opened, bounds, self.jobs.values(), sum(task.task not in job.tasks for task in wanted.tasks))
-        floors.check_tasks(wanted.tasks)
+        floors.check_tasks(wanted.tasks, job.tasks)
         for command in filter(None, (task.command for task in wanted.tasks)):
             quotas.check_pids(opened, bounds, command.limits)
         return [_DONE, *tasks.place(job, wanted.stage, wanted.tasks, wanted.opportunistic)]

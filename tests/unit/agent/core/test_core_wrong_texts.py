@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from agent.core import events as e
+from agent.core.instructions import Notify
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Launch, Place
+from penstock.wire.agent_api import Launch, Place, TaskPlaced
 from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.master_api import TellPlaced
 from tests.fakes.node_bed import NodeBed
 
 
@@ -43,6 +45,34 @@ def test_the_error_names_the_field_and_nothing_begins(wrong: dict[str, Any], fie
         assert (caught.value.code, caught.value.body.field) == (ErrorCode.BAD_REQUEST, where + field)
         assert caught.value.body.remedy
     assert not bed.done and not bed.node.containers.live
+
+
+def test_a_command_that_an_earlier_version_accepted_does_not_end_its_neighbours() -> None:
+    bed = NodeBed()
+    bed.open()
+    job = bed.register()
+    usage, null = KindAmounts(cpu=1.0), ContainerSpec(argv=("a\0b",))
+    requests = [TaskRequest(task="null", usage=usage), TaskRequest(task="t", usage=usage)]
+    bed.send(e.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=requests)))
+    bed.decide(*(TellPlaced(job=job, task=each.task, node="b") for each in requests))
+    bed.restart()
+    bed.open()
+    bed.register(job=job)
+    again = [TaskRequest(task="null", usage=usage, command=null), requests[1]]
+    bed.done.clear()
+    bed.send(e.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=again)))
+    told = [one.params for one in bed.given(Notify)]
+    assert [one.task for one in told if isinstance(one, TaskPlaced)] == ["null", "t"]
+
+
+@pytest.mark.parametrize("ignored", [{"argv": ("a\0b",)}, {"env": {"A=B": "\0"}}, {"cwd": "/tmp\0"}])
+def test_an_adopted_process_may_have_any_text_as_none_is_used(ignored: dict[str, Any]) -> None:
+    bed = NodeBed()
+    bed.open()
+    job = bed.register()
+    spec = ContainerSpec(**{"argv": ("x",), **ignored})
+    assert bed.send(e.AdoptRequested(1, spec, 77, tree=False)) in bed.node.containers.live
+    assert bed.send(e.LendRequested(1, job, 78, spec.argv)) in bed.node.containers.live
 
 
 def test_empty_arguments_and_values_are_taken() -> None:

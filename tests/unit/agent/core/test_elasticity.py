@@ -196,7 +196,7 @@ def test_processors_that_no_host_has_are_refused_at_every_door_without_listing_t
     with pytest.raises(RpcError, match=says):
         bed.handle(e.AdoptRequested(1, spec, 77, True))
     with pytest.raises(RpcError, match=says):
-        check_tasks([TaskRequest(task="t", usage=KindAmounts(), command=spec)])
+        check_tasks([TaskRequest(task="t", usage=KindAmounts(), command=spec)], known=())
 
 
 def test_a_changed_list_of_processors_that_is_too_long_has_a_remedy_and_an_unknown_limit_its_name() -> None:
