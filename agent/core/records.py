@@ -24,7 +24,7 @@ from penstock.model import (
     TaskRequest,
 )
 from penstock.model.life_cycle import next_state
-from penstock.model.work import Opportunistic, OpportunisticJob
+from penstock.model.work import Opportunistic, OpportunisticJob, opportunism
 from penstock.wire.agent_api import JobWaiting, Notice, StageProgress
 from penstock.wire.master_api import JobState, SetPriority
 
@@ -55,13 +55,8 @@ class JobRecord(msgspec.Struct, kw_only=True):
         return (self.reserved_cores, self.tenant, self.tenant_weight) != before
 
     def allows(self, stage: str, asked: Opportunistic) -> Opportunistic:
-        """Return whether a stage may be opportunistic: a job allows slack for all, no or named stages (UBIS §IV.D)."""
-        job = self.opportunistic
-        if isinstance(job, list):
-            job = stage in job
-        if job is None or (job is True and asked):
-            return asked
-        return job
+        """Return whether a stage of the job may be opportunistic."""
+        return opportunism(self.opportunistic, stage, asked)
 
 
 class CancelledJob(msgspec.Struct, kw_only=True, frozen=True):

@@ -99,7 +99,8 @@ class Submission:
             with self._report:
                 try:
                     if not job.is_admitted:
-                        self._handle(job, AdmissionAwaited(session.welcome.capacity.memory_bytes))
+                        host_bytes = session.welcome.capacity.memory_bytes
+                        self._handle(job, AdmissionAwaited(host_bytes, self._work.opportunistic))
                     self._until_over(job)
                 except JobCancelled as cancelled:
                     self._cancelled(cancelled)

@@ -23,6 +23,17 @@ Opportunistic = bool | Literal["only"]
 OpportunisticJob = Opportunistic | Annotated[list[Name], msgspec.Meta(max_length=MOST_STAGES)] | None
 
 
+def opportunism(job: OpportunisticJob, stage: str, asked: Opportunistic) -> Opportunistic:
+    """Return where a stage may run: a job allows slack for all, no or named stages (UBIS §IV.D), or leaves it to
+    what is ``asked`` for the stage.
+    """
+    if isinstance(job, list):
+        job = stage in job
+    if job is None or (job is True and asked):
+        return asked
+    return job
+
+
 class MonotaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A ready monotask: one resource kind, input size known (Ursa §4.2.1: its work *is* its input size).
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.model.container import MOST_STAGES, Ended, EndedBy
-from penstock.model.work import Opportunistic, StageProgress
+from penstock.model.work import Opportunistic, OpportunisticJob, StageProgress, opportunism
 from penstock.opgraph.graph import TaskGraph
 
 
@@ -38,9 +38,10 @@ class TaskState(enum.StrEnum):
 
 
 class AdmissionAwaited(msgspec.Struct, frozen=True):
-    """The job is registered and not admitted yet; its host has this memory."""
+    """The job is registered and not admitted yet; its host has this memory. ``opportunistic`` is the job's."""
 
     host_memory_bytes: int
+    opportunistic: OpportunisticJob = None
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -153,8 +154,8 @@ class JobManager:
         """Return the instructions to carry out now, in order. Events about tasks that are over have no effect."""
         before = self._left
         match event:
-            case AdmissionAwaited(host_memory_bytes):
-                out = self._ask_for_large(host_memory_bytes)
+            case AdmissionAwaited(host_memory_bytes, opportunistic):
+                out = self._ask_for_large(host_memory_bytes, opportunistic)
             case Started():
                 out = self._start()
             case TaskPlaced(task, node):
@@ -167,17 +168,19 @@ class JobManager:
             out.append(JobOver(all(state is TaskState.DONE for state in self.states.values())))
         return out
 
-    def _ask_for_large(self, host_memory_bytes: int) -> list[Instruction]:
+    def _ask_for_large(self, host_memory_bytes: int, opportunistic: OpportunisticJob) -> list[Instruction]:
         """Ask before the admission for ready tasks that this host cannot hold: only the master knows whether another
         node can, and it refuses them at once if none can. The job may wait long for memory that would not help them.
+        Opportunistic tasks are not among them: they would not wait for the admission.
         """
         if self._started or self._stopping:
             return []
         tasks = self.graph.tasks
+        large = [task for task in tasks.values() if task.memory_bytes > host_memory_bytes]
         return self._ask(
-            name
-            for name, missing in self._missing.items()
-            if not missing and tasks[name].memory_bytes > host_memory_bytes
+            task.name
+            for task in large
+            if not self._missing[task.name] and not opportunism(opportunistic, task.stage, task.opportunistic)
         )
 
     def _start(self) -> list[Instruction]:

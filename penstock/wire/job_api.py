@@ -33,7 +33,8 @@ class RegisterJob(Params, frozen=True):
 
 class JobRegistered(Result, frozen=True):
     """The answer to ``register_job``. Unless ``admitted``, wait for ``job_admitted`` before asking for placements.
-    Tasks that are asked for earlier wait for it, too, but are refused at once if no node of the cluster can hold them.
+    Tasks that are asked for earlier wait for it, too, unless they are opportunistic: these may run on slack at once.
+    Those that no node of the cluster can hold are refused at once.
     A client that joins a job which this agent, or an earlier one of this node, has cancelled gets ``job_cancelled``
     right before this answer: the connection has not joined the job.
     """

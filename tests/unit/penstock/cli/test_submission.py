@@ -22,7 +22,17 @@ from penstock.cli.work import Work
 from penstock.client.session import Session
 from penstock.client.signals import Signals
 from penstock.model.container import Ended, EndedBy
-from penstock.opgraph import CancelRequested, Event, Instruction, JobManager, TaskPlaced
+from penstock.model.work import OpportunisticJob
+from penstock.opgraph import (
+    AdmissionAwaited,
+    CancelRequested,
+    Event,
+    Instruction,
+    JobManager,
+    PlaceStage,
+    Started,
+    TaskPlaced,
+)
 from penstock.wire.agent_api import JobWaiting, StageProgress
 from tests.fakes.agent_thread import AgentThread
 
@@ -38,11 +48,11 @@ def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Submit]:
         yield lambda keys="": pool.submit(Submission(job_file(tmp_path, keys), as_json=False).run)
 
 
-def job_file(directory: Path, keys: str = "") -> Work:
+def job_file(directory: Path, keys: str = "", opportunistic: OpportunisticJob = None) -> Work:
     """A job of one task, with other keys of it."""
     path = directory / "job.toml"
     path.write_text(f'name = "big"\n[[task]]\nname = "a"\ncommand = "true"\n{keys}')
-    return of_file(path)
+    return of_file(path, opportunistic=opportunistic)
 
 
 def job_of(agent: AgentThread) -> str:
@@ -73,6 +83,31 @@ def test_a_task_that_no_node_can_hold_ends_the_job_before_its_admission(
     assert running.result(60) == 1
     assert why in capsys.readouterr().out
     assert [ended.failed for ended in agent.agent.called("end_job")] == [f"1 task refused; first a: {why}"]
+
+
+def test_a_large_task_of_a_job_that_may_run_on_slack_waits_for_the_admission(
+    agent: AgentThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[tuple[Event, list[Instruction]]] = []
+    genuine = JobManager.handle
+
+    def handle(self: JobManager, event: Event) -> list[Instruction]:
+        instructions = genuine(self, event)
+        said.append((event, instructions))
+        if isinstance(event, AdmissionAwaited):
+            agent.do(lambda fake: fake.admit(next(iter(fake.known_jobs))))
+        return instructions
+
+    monkeypatch.setattr(JobManager, "handle", handle)
+    monkeypatch.setattr(Signals, "_catch", lambda self: None)
+    agent.agent.admits = False
+    work = job_file(tmp_path, 'memory = "2GiB"', opportunistic=True)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(Submission(work, as_json=False).run)
+        job = job_of(agent)
+        agent.do(lambda fake: fake.end_task(job, "a", OK))
+        assert running.result(60) == 0
+    assert [type(event) for event, out in said if any(isinstance(one, PlaceStage) for one in out)] == [Started]
 
 
 def test_the_reason_for_waiting_is_printed_in_place_of_the_line_without_one(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.model.container import Ended, EndedBy
+from penstock.model.work import OpportunisticJob
 from penstock.opgraph import (
     AdmissionAwaited,
     CancelRequested,
@@ -66,6 +69,20 @@ def test_what_its_host_cannot_hold_is_asked_for_before_the_admission() -> None:
     ]
     assert manager.handle(Started()) == [PlaceStage("s", ("fits",), opportunistic=False)]
     assert manager.handle(AdmissionAwaited(100)) == [], "it was admitted, and waits again at a restarted agent"
+
+
+@pytest.mark.parametrize(
+    ("of_the_job", "asked"),
+    [(None, ["regular"]), (False, ["regular", "slack"]), (["s"], ["slack"]), (True, []), ("only", [])],
+)
+def test_what_may_run_on_slack_is_not_asked_for_before_the_admission(
+    of_the_job: OpportunisticJob, asked: list[str]
+) -> None:
+    """It would start at once."""
+    regular = TaskNode("regular", "s", memory_bytes=101)
+    manager = JobManager(TaskGraph([regular, TaskNode("slack", "t", memory_bytes=101, opportunistic=True)]))
+    said = manager.handle(AdmissionAwaited(100, of_the_job))
+    assert [task for one in said if isinstance(one, PlaceStage) for task in one.tasks] == asked
 
 
 def test_a_failure_skips_its_dependents_and_the_rest_goes_on() -> None:
