@@ -73,6 +73,8 @@ class JobCpuTimes:
             if use is not None and (earlier := self._taken_back.pop(container, job)) != job:
                 self._count_for(earlier, record, more_s)
                 more_s = 0.0
+                if job != container:
+                    self._record_turn(record, job)
             if container in self._job_ended_at and job == container:  # its job used it
                 self._leave_out(record, job, more_s)
                 more_s = 0.0
@@ -116,6 +118,14 @@ class JobCpuTimes:
         """Return what a container has used since its present job took its turn."""
         return self._counted_s.get(record.container, record.cpu_told_apart_s) - record.cpu_told_apart_s
 
+    def _record_turn(self, record: ContainerRecord, job: str) -> None:
+        """Record the job of a container's present turn; not before it is known what it used for the job of an earlier
+        agent: the next agent counts that for the recorded one.
+        """
+        if not record.job and record.counts_for != job and record.container not in self._taken_back:
+            record.host_job(job)
+            self._changed.add(record.container)
+
     def _end_turn(self, record: ContainerRecord, job: str, used_s: float) -> None:
         """Record what a container used for a job in a turn that is over."""
         record.end_turn(job, used_s)
@@ -157,8 +167,6 @@ class JobCpuTimes:
                 elif before != job:
                     self._leave_out(record, before, self._turn_s(record))
                 self._job_of[container] = job
-                if not record.job and record.counts_for != job:
-                    record.host_job(job)
-                    self._changed.add(container)
+                self._record_turn(record, job)
             elif self._job_of.get(container) not in jobs:
                 self._job_of.pop(container, None)

@@ -158,6 +158,28 @@ def test_after_a_restart_each_of_two_jobs_in_a_container_has_what_it_used(bed: B
         assert bed.node.cpu_times.cpu_s[job] == pytest.approx(before_s)
 
 
+@pytest.mark.parametrize("read", [True, False], ids=["its CPU time is read at the start", "it is not"])
+def test_after_two_restarts_without_a_sample_each_of_two_jobs_in_a_container_has_what_it_used(
+    bed: Bed, *, read: bool
+) -> None:
+    container = bed.launch()
+    name = container.replace("-", "_")
+    short = bed.register(bed.connect(container))
+    bed.sample(**{name: 1.0})
+    long = bed.register(bed.connect(container))
+    bed.sample(**{name: 1000.0})
+    for _ in range(2):
+        bed.restart(container, cpu_s=dict(bed.used_s) if read else {})
+        bed.register(bed.connect(container), job=long)
+        bed.register(bed.connect(container), job=short)
+    bed.sample()
+    expected_s = {short: pytest.approx(1.0), long: pytest.approx(1000.0)}
+    assert {job: bed.node.cpu_times.cpu_s[job] for job in (short, long)} == expected_s
+    bed.restart(container)
+    bed.sample(**{name: 2.0})
+    assert bed.node.cpu_times.cpu_s[short] == pytest.approx(3.0), "it has the turn since the sample"
+
+
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("ends", ["while no agent runs", "as an orphan", "beside the next one"])
 def test_a_job_that_is_not_joined_again_leaves_nothing_to_the_next_one(bed: Bed, ends: str, sampled: bool) -> None:
