@@ -191,9 +191,9 @@ class Admission:
         timeout_s = 0.0 if self.complete(now) else self._settings.current.node_timeout_s
         shape = self._table.shape
         for job in list(self._members.jobs.values()):
-            if job.fits_in == shape and job.admitted:
-                continue
             too_large = self.never_fits(job) if job.described else ""
+            if job.fits_in == shape and not too_large:
+                continue
             job.fits_in = shape
             for (_, opportunistic), tasks in list(job.ready.items()):
                 for task in list(tasks.values()):

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from master.core import events as e
 from master.http_documents import Tasks
 from master.status import status_document
 from penstock.model import Ended, EndedBy, KindAmounts
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, MB, bed, command, job_state, task
+
+
+class Counted(dict[Any, Any]):
+    """A dictionary that counts how often all of it is walked."""
+
+    walks = 0
+
+    def items(self) -> Any:
+        self.walks += 1
+        return super().items()
+
 
 # ---------------------------------------------------------------- placement
 
@@ -271,6 +284,24 @@ def test_a_task_that_no_node_can_hold_is_refused_though_its_job_waits_for_its_ad
     b.round()
     assert [(d.job, d.task, d.ended.by) for _, d in b.decisions_of(api.TellEnded)] == [("waits", "t", EndedBy.REFUSED)]
     assert [d.job for _, d in b.decisions_of(api.AdmitJob)] == ["first"]
+
+
+def test_tasks_of_a_job_that_waits_are_looked_at_again_only_if_the_cluster_or_its_tasks_have_changed() -> None:
+    b = bed("a", node_timeout_s=5.0)
+    b.job("a", "first", 900 * MB)
+    b.job("a", "waits", 900 * MB)
+    b.ready("a", task("t", 900), job="waits")
+    b.round()
+    ready = b.cluster.jobs["waits"].ready = Counted(b.cluster.jobs["waits"].ready)
+    for _ in range(3):
+        b.heartbeat("a")
+        b.round()
+    assert ready.walks == 0
+    b.now += 6.0
+    b.heartbeat("a")
+    b.ready("a", task("u", 2000), job="waits")
+    b.round()
+    assert [d.task for _, d in b.decisions_of(api.TellEnded)] == ["u"]
 
 
 def test_containers_of_no_job_keep_a_job_waiting_and_do_not_make_it_too_large() -> None:
