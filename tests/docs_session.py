@@ -36,7 +36,7 @@ _NEVER = re.compile(
     r"|penstock uninstall(?!.*--dry-run)|python -m (build|tests|bench|demo))\b"
 )
 #: Limits that a host cannot enforce are reported beside the output; they differ on every host.
-_OF_THIS_HOST = re.compile(r"^penstock \w+: --[\w-]+ is not enforced: .*\n", re.MULTILINE)
+_OF_THIS_HOST = re.compile(r"^penstock \w+: --[\w-]+(?: on \S+)? is not enforced: .*\n", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\b(CONTAINER|PID|JOB|NODE|USER_ID|RESERVATION)\b")
 _ID = re.compile(r"\b[a-z]{1,2}-[0-9a-f]{8}(?:-\d+)?\b")
 _VARIES = re.compile(

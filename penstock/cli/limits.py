@@ -50,7 +50,7 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str, str, tuple[str, ...]]] = {
 #: The agent's name of an unenforced limit → the option that requested it.
 _ASKED_BY = {limit: option for option, (_, _, _, limits) in _OPTIONS.items() for limit in limits} | {
     "memory_high_bytes": "--memory",
-    "network_bytes_per_s": "--promise-net",
+    "network_rate_bytes_per_s": "--promise-net",
     "opportunistic": "--opportunistic",
     "oom_group": "--oom-group",
 }
@@ -174,11 +174,17 @@ def strict_by_option() -> Iterator[None]:
     try:
         yield
     except CommandError as error:
-        text = re.sub(r"\b\w+(?= is not enforced: )", lambda name: _ASKED_BY.get(name[0], name[0]), str(error), count=1)
+        text = re.sub(r"\b\w+(?: on \S+)?(?= is not enforced: )", lambda name: _by_option(name[0]), str(error), count=1)
         raise CommandError(text, status=error.status, of_command=error.of_command) from None
 
 
 def warn(command: str, not_enforced: Mapping[str, str]) -> None:
     """Warn of each option that the host does not enforce."""
-    for option, why in dict.fromkeys((_ASKED_BY.get(name, name), why) for name, why in not_enforced.items()):
+    for option, why in dict.fromkeys((_by_option(name), why) for name, why in not_enforced.items()):
         note(command, f"{option} is not enforced: {why}")
+
+
+def _by_option(name: str) -> str:
+    """Return the agent's name of an unenforced limit with the option in place of the limit: ``--net on eth0``."""
+    limit, on, link = name.partition(" on ")
+    return _ASKED_BY.get(limit, limit) + on + link

@@ -89,11 +89,14 @@ def test_memory_has_one_policy(argv: list[str], high: int | None, hard: int | No
 
 def test_each_option_that_is_not_enforced_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
     why = {"disk_read_ops_per_s": "no io", "disk_write_ops_per_s": "no io", "memory_high_bytes": "no memory", "y": "z"}
+    why |= {"network_egress_bytes_per_s on eth0": "no htb", "network_rate_bytes_per_s on wan.7": "no htb"}
     warn("resize", why)
     assert capsys.readouterr().err.splitlines() == [
         "penstock resize: --disk-ops is not enforced: no io",
         "penstock resize: --memory is not enforced: no memory",
         "penstock resize: y is not enforced: z",
+        "penstock resize: --net on eth0 is not enforced: no htb",
+        "penstock resize: --promise-net on wan.7 is not enforced: no htb",
     ]
 
 
@@ -105,6 +108,14 @@ def test_each_option_that_is_not_enforced_is_named_once(capsys: pytest.CaptureFi
             "changed: --memory is not enforced: no",
         ),
         ("nothing was changed: disk_read_ops_per_s is not enforced: no", "changed: --disk-ops is not enforced: no"),
+        (
+            "nothing was changed: network_egress_bytes_per_s on eth0 is not enforced: no htb",
+            "changed: --net on eth0 is not enforced: no htb",
+        ),
+        (
+            "limits are strict: network_rate_bytes_per_s on wan.7 is not enforced: no htb",
+            "strict: --promise-net on wan.7 is not enforced: no htb",
+        ),
         ("nothing was changed: cpu_weight is not enforced: no", "changed: cpu_weight is not enforced: no"),
         ("container: memory_max_bytes is unknown", "container: memory_max_bytes is unknown"),
     ],
