@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from agent.core.containers import ROOM as CONTAINERS
 from agent.core.events import EndUnread
 from agent.core.instructions import Grant, ReadCpuTimes, Reply
 from agent.core.profile_follower import limits_named
+from agent.core.records import ContainerRecord
 from agent.executor import Executor
 from agent.journal import Journal
 from penstock.model import Limits, Profile
@@ -213,13 +214,12 @@ class Shell:
         await self._executor.settled(container)
         record = self.node.containers.find(container)
         assert record is not None
-        unmet = [name for name in record.not_enforced if asked.limits.get(name) is not None]
-        if asked.strict and unmet:
-            why = record.not_enforced[unmet[0]]
+        unmet = _unmet(record, [name for name, value in asked.limits.items() if value is not None])
+        if asked.strict and unmet is not None:
             undone = {name: getattr(before, name) for name in asked.limits}
             self.dispatch(e.Requested(m.RESIZE, event.session, Resize(container=container, limits=undone)))
             await self._executor.settled(container)
-            raise _unmet(unmet[0], why)
+            raise unmet
         return Resized(limits=record.limits, not_enforced=record.not_enforced)
 
     async def follow(self, event: e.FollowRequested) -> object:
@@ -237,11 +237,10 @@ class Shell:
         assert record is not None
         assert had is not None
         await self._executor.settled(record.container)
-        unmet = [name for name in limits_named(record, event.profile) if name in record.not_enforced]
-        if unmet:
-            why = record.not_enforced[unmet[0]]
+        unmet = _unmet(record, limits_named(record, event.profile))
+        if unmet is not None:
             await self._follow_again(event, *had)
-            raise _unmet(unmet[0], why)
+            raise unmet
         return done
 
     async def _follow_again(self, event: e.FollowRequested, limits: Limits, profile: Profile | None, at: float) -> None:
@@ -272,5 +271,9 @@ class Shell:
                     future.set_exception(unavailable(message, exit_status=exit_status or 0))
 
 
-def _unmet(limit: str, why: str) -> RpcError:
-    return refused(f"limits are strict, and nothing was changed: {limit} is not enforced: {why}")
+def _unmet(record: ContainerRecord, limits: Collection[str]) -> RpcError | None:
+    """Return the refusal for the first of these limits that is not enforced; its name may be followed by a link's."""
+    for name, why in record.not_enforced.items():
+        if name.split(" ")[0] in limits:
+            return refused(f"limits are strict, and nothing was changed: {name} is not enforced: {why}")
+    return None

@@ -1,4 +1,4 @@
-"""Limits that are strict: on a host that enforces no limit of memory a change of it is undone."""
+"""Limits that are strict: on a host that enforces no limit of memory or of a link a change of it is undone."""
 
 from __future__ import annotations
 
@@ -11,17 +11,25 @@ from agent.core.confinement import Confinement
 from agent.journal import Journal
 from penstock.model import ContainerSpec, Limits, Profile
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Launch
+from penstock.wire.agent_api import Launch, Resize
 from penstock.wire.errors import RpcError
 from tests.unit.agent.shell.shell_bed import Silent, make_shell
 
 MIB = 1 << 20
 PROCESSOR = Profile(slot_s=3600, cpu_cores=(0.5, 2.0))
 MEMORY = Profile(slot_s=3600, cpu_cores=(1.0,), memory_bytes=(64 * MIB,))
+NETWORK = Profile(slot_s=3600, network_bytes_per_s=(1e6,))
 
 
-class NoMemoryLimits(Silent):
-    """An executor whose kernel enforces everything but limits of memory."""
+#: The limits that the host does not enforce → the agent's name of it, and why.
+NOT_HERE = {
+    "memory_max_bytes": ("memory_max_bytes", "no memory controller"),
+    "network_egress_bytes_per_s": ("network_egress_bytes_per_s on eth0", "no htb"),
+}
+
+
+class SomeLimits(Silent):
+    """An executor whose kernel enforces everything but limits of memory and of a link."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,8 +40,8 @@ class NoMemoryLimits(Silent):
 
     async def settled(self, container: str) -> None:
         for told in self.told:
-            limited = told.memory_max_bytes is not None
-            self.on_event(e.Confined(container, {"memory_max_bytes": "no memory controller"} if limited else {}))
+            missing = dict(said for name, said in NOT_HERE.items() if getattr(told, name) is not None)
+            self.on_event(e.Confined(container, missing))
         self.told.clear()
 
 
@@ -41,7 +49,7 @@ class Bed:
     """A container that runs on such a host, limited to 1.5 cores."""
 
     def __init__(self, directory: Path) -> None:
-        executor = NoMemoryLimits()
+        executor = SomeLimits()
         self.shell = make_shell(Journal(directory), executor)
         executor.on_event = self.shell.dispatch
         spec = ContainerSpec(argv=("x",), limits=Limits(cpu_cores=1.5))
@@ -50,6 +58,10 @@ class Bed:
 
     async def follow(self, profile: Profile, *, strict: bool) -> None:
         await self.shell.follow(e.FollowRequested(1, self.container, profile, 1e9, strict=strict))
+
+    async def resize(self, *, strict: bool, **limits: float | None) -> dict[str, str]:
+        wanted = Resize(container=self.container, limits=dict(limits), strict=strict)
+        return (await self.shell.resize(e.Requested(m.RESIZE, 1, wanted))).not_enforced
 
     def now(self) -> tuple[Limits, Profile | None, dict[str, str]]:
         record = self.shell.node.containers.live[self.container]
@@ -65,6 +77,21 @@ async def test_a_profile_that_cannot_be_enforced_changes_nothing(bed: Bed) -> No
     with pytest.raises(RpcError, match="nothing was changed: memory_max_bytes is not enforced: no memory controller"):
         await bed.follow(MEMORY, strict=True)
     assert bed.now() == (Limits(cpu_cores=1.5), None, {})
+
+
+async def test_a_profile_of_a_link_that_cannot_be_limited_changes_nothing(bed: Bed) -> None:
+    with pytest.raises(RpcError, match="changed: network_egress_bytes_per_s on eth0 is not enforced: no htb"):
+        await bed.follow(NETWORK, strict=True)
+    assert bed.now() == (Limits(cpu_cores=1.5), None, {})
+
+
+@pytest.mark.parametrize(("limit", "said"), NOT_HERE.items())
+async def test_a_new_limit_that_cannot_be_enforced_changes_nothing(bed: Bed, limit: str, said: tuple[str, str]) -> None:
+    with pytest.raises(RpcError, match="nothing was changed: {} is not enforced: {}".format(*said)):
+        await bed.resize(strict=True, cpu_cores=1.0, **{limit: 64 * MIB})
+    assert bed.now() == (Limits(cpu_cores=1.5), None, {})
+    assert await bed.resize(strict=False, **{limit: 64 * MIB}) == dict([said])
+    assert await bed.resize(strict=True, cpu_cores=1.0) == dict([said]), "only the named one is strict"
 
 
 async def test_the_profile_before_goes_on(bed: Bed) -> None:
