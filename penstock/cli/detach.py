@@ -117,7 +117,14 @@ class _HeldJob(TaskJob):
             pause_s = min(2 * pause_s, longest_s)
 
     def _read(self, offset: int) -> Output:
-        return self._session.call(m.OUTPUT, lambda: ReadOutput(container=self._manager, stream="stderr", offset=offset))
+        """Return the manager's output from ``offset`` on: none if the manager ended and the agent does not know it."""
+        wanted = ReadOutput(container=self._manager, stream="stderr", offset=offset)
+        try:
+            return self._session.call(m.OUTPUT, lambda: wanted)
+        except RpcError:
+            if self._manager_ended is None:
+                raise
+            return Output(data=b"", offset=offset, size=offset)
 
     def notified(self, method: str, params: Any) -> None:
         """Called by the session: record the manager's end; all else is of the job."""

@@ -341,6 +341,7 @@ class FakeAgent:
         return Done()
 
     def _output(self, peer: RpcPeer, asked: Any) -> Output:
+        self._container(asked.container)
         whole = self.outputs[asked.stream]
         offset = max(asked.offset, min(self.dropped_bytes, len(whole)))
         return Output(data=whole[offset : offset + 4], offset=offset, size=len(whole))
