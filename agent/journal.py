@@ -126,6 +126,11 @@ class _Log:
             raise
         self.size_bytes += len(data)
 
+    def finish(self) -> None:
+        """Give up the room that is reserved: nothing more is appended."""
+        with contextlib.suppress(OSError):  # it takes room until the file is removed
+            os.ftruncate(self.descriptor, self.size_bytes)
+
     def remove(self) -> None:
         """Close and remove the file. Raises OSError."""
         os.close(self.descriptor)
@@ -282,6 +287,7 @@ class Journal:
         """Continue in a new file, which begins with all records. Raises OSError: the present one stays."""
         number = int(_LOG.fullmatch(self._log.path.name)[1]) + 1  # type: ignore[index] # our own file name
         fresh = _begin(self._directory / f"log-{number:08}", self._records)
+        self._log.finish()  # while the disk does not sync, each retry leaves a log behind
         with self._lock:
             self._old.append(self._log)
             self._log, self._new_names = fresh, True

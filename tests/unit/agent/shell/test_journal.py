@@ -46,6 +46,11 @@ def log_of(directory: Path) -> Path:
     return path
 
 
+def taken_bytes(directory: Path) -> int:
+    """Return the room that the files in a directory take on the disk."""
+    return sum(path.stat().st_blocks * 512 for path in directory.iterdir())
+
+
 def test_records_survive_and_removed_ones_do_not(tmp_path: Path) -> None:
     directory = tmp_path / "journal"
     journal = Journal(directory)
@@ -199,6 +204,23 @@ def test_records_that_the_kernel_could_not_sync_are_written_again_elsewhere(
     journal.retry()
     journal.sync()
     assert log_of(tmp_path) != before
+    assert names(Journal(tmp_path)) == ["kept"]
+
+
+def test_logs_that_wait_for_a_disk_that_does_not_sync_have_no_room_reserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    journal.write("jobs", "a", job("kept"))
+    if (of_one := taken_bytes(tmp_path)) < 1 << 20:
+        pytest.skip("elsewhere: a file system that reserves room")
+    monkeypatch.setattr(os, "fdatasync", failing(errno.EIO))
+    for _ in range(4):
+        with pytest.raises(OSError, match="Input/output error"):
+            journal.sync()
+        journal.retry()
+    assert len(list(tmp_path.iterdir())) == 5
+    assert taken_bytes(tmp_path) < 2 * of_one
     assert names(Journal(tmp_path)) == ["kept"]
 
 
