@@ -17,7 +17,9 @@ def reserve(descriptor: int, size_bytes: int) -> None:
     Raises:
         OSError: it has no such room.
     """
-    if _libc.fallocate(descriptor, _KEEP_SIZE, 0, size_bytes):
+    while _libc.fallocate(descriptor, _KEEP_SIZE, 0, size_bytes):
         number = ctypes.get_errno()
         if number in (errno.ENOSPC, errno.EDQUOT):
             raise OSError(number, os.strerror(number))
+        if number != errno.EINTR:  # by a signal: tmpfs takes back what it has reserved until then
+            return

@@ -5,6 +5,7 @@ The disk is made full by a limit on the size of files: the kernel writes as much
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import resource
@@ -17,6 +18,7 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from agent import disk_reserve
 from agent import journal as journal_module
 from agent.config import AgentConfig
 from agent.core import events as e
@@ -181,6 +183,22 @@ def test_what_is_reserved_takes_room_and_leaves_the_file_as_it_is(tmp_path: Path
     assert path.read_bytes() == b"entry"
     if path.stat().st_blocks * 512 < 1 << 20:
         pytest.skip("elsewhere: a file system that reserves room")
+
+
+@pytest.mark.parametrize(("number", "calls"), [(errno.EINTR, 2), (errno.EOPNOTSUPP, 1)])
+def test_a_reservation_is_repeated_only_after_a_signal(
+    monkeypatch: pytest.MonkeyPatch, number: int, calls: int
+) -> None:
+    asked: list[int] = []
+
+    def fallocate(descriptor: int, mode: int, offset: int, size_bytes: int) -> int:
+        asked.append(size_bytes)
+        ctypes.set_errno(number)
+        return -1 if len(asked) == 1 else 0
+
+    monkeypatch.setattr(disk_reserve, "_libc", SimpleNamespace(fallocate=fallocate))
+    reserve(0, 1 << 20)
+    assert asked == [1 << 20] * calls
 
 
 def test_a_file_that_cannot_be_replaced_is_named(tmp_path: Path) -> None:
