@@ -18,7 +18,7 @@ from tests.unit.agent.shell.shell_bed import Silent, make_shell
 MIB = 1 << 20
 PROCESSOR = Profile(slot_s=3600, cpu_cores=(0.5, 2.0))
 MEMORY = Profile(slot_s=3600, cpu_cores=(1.0,), memory_bytes=(64 * MIB,))
-NETWORK = Profile(slot_s=3600, network_bytes_per_s=(1e6,))
+NETWORK = Profile(slot_s=3600, network_bytes_per_s=(MIB,))
 
 
 #: The limits that the host does not enforce → the agent's name of it, and why.
