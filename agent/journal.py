@@ -99,19 +99,17 @@ class _Log:
         self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.size_bytes = 0
         self.torn = False
-        self._reserved_bytes = 0  # of the file's size
+        self.reserved_bytes = 0  # of the file's size
 
     def reserve(self, more_bytes: int) -> None:
         """Let the disk keep room for so many bytes more, better for many at a time. Raises OSError: it is full."""
         wanted_bytes = self.size_bytes + more_bytes
-        if wanted_bytes <= self._reserved_bytes:
-            return
         try:
             reserve(self.descriptor, wanted_bytes + _LEAST_BYTES)
-            self._reserved_bytes = wanted_bytes + _LEAST_BYTES
+            self.reserved_bytes = wanted_bytes + _LEAST_BYTES
         except OSError:
             reserve(self.descriptor, wanted_bytes)
-            self._reserved_bytes = wanted_bytes
+            self.reserved_bytes = wanted_bytes
 
     def append(self, data: bytes) -> None:
         """Append whole entries, or nothing. Raises OSError."""
@@ -120,7 +118,7 @@ class _Log:
             while rest:  # a disk that fills up takes a part before it refuses
                 rest = rest[os.write(self.descriptor, rest) :]
         except OSError:
-            self.torn, self._reserved_bytes = True, 0
+            self.torn, self.reserved_bytes = True, 0
             os.ftruncate(self.descriptor, self.size_bytes)
             self.torn = False
             raise
@@ -266,7 +264,9 @@ class Journal:
             self._begin_anew()
         entry = _framed(_Entry(room, key, data))
         if data is not None:
-            self._log.reserve(len(entry) + _REMOVAL_BYTES * (len(self._records) + 1))
+            more_bytes = len(entry) + _REMOVAL_BYTES * (len(self._records) + 1)
+            if self._log.size_bytes + more_bytes > self._log.reserved_bytes:
+                self._log.reserve(more_bytes)
         self._log.append(entry)
         self._keep(room, key, data)
         if not self._sync_due:

@@ -191,7 +191,7 @@ class Admission:
         timeout_s = 0.0 if self.complete(now) else self._settings.current.node_timeout_s
         shape = self._table.shape
         for job in list(self._members.jobs.values()):
-            too_large = self.never_fits(job) if job.described else ""
+            too_large = self.never_fits(job) if job.described and not job.admitted else ""
             if job.fits_in == shape and not too_large:
                 continue
             job.fits_in = shape

@@ -36,8 +36,8 @@ WAYPOINTS = {
 #: A little above the figures in docs/architecture.md; to be lowered with them.
 CEILINGS = {
     "acquire": Figures(calls=69, functions=59, files=22),
-    "run": Figures(calls=204, functions=161, files=52),
-    "heartbeat": Figures(calls=418, functions=305, files=89),
+    "run": Figures(calls=207, functions=163, files=54),
+    "heartbeat": Figures(calls=400, functions=288, files=89),
 }
 MOST_HOPS = 4
 
