@@ -49,15 +49,19 @@ class Parser(argparse.ArgumentParser):
             hint = did_you_mean(option, known, f"see `{self.prog} --help`")
             raise usage_error(f"unknown argument {option!r}; {hint}")
         about, has_value, value = message.removeprefix("argument ").partition(": ignored explicit argument ")
-        named, lacks_value, _ = about.partition(": expected one argument")
-        if lacks_value:
-            about += f"; write `{self._with_value(named)}`"
+        if about.endswith(lacks := ": expected one argument"):  # or a value that the user wrote ends so
+            about += self._with_value(about.removesuffix(lacks))
         raise usage_error(f"{about}: takes no value; leave {value} out" if has_value else about)
 
     def _with_value(self, named: str) -> str:
-        """Return how an option is written with its value; ``named``: as argparse names it (``-c/--config``)."""
-        action = next(each for each in self._actions if "/".join(each.option_strings) == named)
-        return f"{action.option_strings[-1]} {action.metavar or '|'.join(action.choices or [action.dest.upper()])}"
+        """Return how to write an option with its value, or nothing for an unknown one; ``named``: as argparse names it
+        (``-c/--config``).
+        """
+        action = next((each for each in self._actions if "/".join(each.option_strings) == named), None)
+        if action is None:
+            return ""
+        value = action.metavar or "|".join(action.choices or [action.dest.upper()])
+        return f"; write `{action.option_strings[-1]} {value}`"
 
 
 def _reads(parse: Callable[[str], T]) -> Callable[[str], T]:

@@ -50,6 +50,10 @@ def test_a_file_that_cannot_be_written_is_reported_before_anything_begins(
         (["resize", "c-1", "--cpu", "inf"], "penstock resize: --cpu: 'inf' is more than 65536 cores"),
         (["run", "--cpu"], "penstock run: --cpu: expected one argument; write `--cpu CORES`"),
         (["run", "--preempt"], "penstock run: --preempt: expected one argument; write `--preempt prefer|avoid`"),
+        (
+            ["config", "show", "agent: expected one argument"],
+            "penstock config: agent|master: invalid choice: 'agent: expected one argument'",
+        ),
         (["drain", "--timeout", "-5s"], "penstock drain: --timeout: '-5s' is not a quantity; write for example 250ms"),
         (["run", "--burst", "-.5", "x"], "penstock run: --burst: '-.5' is not a quantity; write for example 250ms"),
         (["run", "--memory", "-5M", "x"], "penstock run: --memory: '-5M' is not a quantity; write for example 64M"),
