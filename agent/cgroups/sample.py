@@ -97,18 +97,23 @@ class Counters:
         self._controllers = controllers
         self._lacking: set[tuple[V2Controller, str]] = set()
         self._last = CgroupSample()
+        self._full_at_cpu_s = 0.0  # CPU time used at the last full read
 
     def sample(self, *, full: bool, stalled: bool, shown: bool) -> CgroupSample | None:
         """Read all counters; None if the cgroup vanished, even during the read. Without ``full``, read only use;
         without ``stalled``, not the stalled times; without ``shown``, not what no decision depends on (peak, processes,
-        events). But if no CPU time was used, both are read: perhaps the cgroup is not read again soon. The other values
-        are then those that were read last, and the peak is the present use if that is higher.
+        events). But if no CPU time was used since the last full read, both are read: perhaps the cgroup is not read
+        again soon. The other values are then those that were read last, and the peak is the present use if that is
+        higher.
         """
         try:
             sample = self._use()
-            unused = sample.cpu_usage_s == self._last.cpu_usage_s
-            sample = self._stalled(sample) if full and (stalled or unused) else sample
-            self._last = self._shown(sample) if full and (shown or unused) else sample
+            if full:
+                unused = sample.cpu_usage_s == self._full_at_cpu_s
+                sample = self._stalled(sample) if stalled or unused else sample
+                sample = self._shown(sample) if shown or unused else sample
+                self._full_at_cpu_s = sample.cpu_usage_s
+            self._last = sample
         except Gone:
             return None
         return self._last

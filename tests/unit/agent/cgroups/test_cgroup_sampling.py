@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from agent.cgroups import Cgroup, CgroupSample, CgroupTree
 from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, OpenFile
 from agent.cgroups.memory import MemoryFiles
 from agent.cgroups.sample import Total
+from agent.core.snapshot import HostUse
+from agent.monitor import sampler
+from agent.monitor.sampler import Sampler
 from tests.fakes.fake_cgroups import FakeCgroups
 from tests.unit.agent.cgroups.conftest import Make
 
@@ -108,6 +112,30 @@ def test_without_stalled_times_the_former_ones_stay_until_no_processor_time_is_u
     fake.pretend(f"{A}/io.pressure", SOME_AND_FULL.format(1_000_000))
     assert cgroup.sample(stalled=False) == replace(first, cpu_usage_s=3.0)
     assert cgroup.sample(stalled=False) == replace(first, cpu_usage_s=3.0, io_stalled_s=1.0)
+
+
+def test_a_look_at_the_use_alone_does_not_change_when_the_stalled_times_are_read(
+    fake: FakeCgroups, tree: CgroupTree, cgroup: Cgroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sampler compares two full reads to know whether these had the stalled times. Otherwise a container that stops
+    has its former part of stalled time for as long as it is not read again.
+    """
+    clock = iter(range(10_000))
+    monkeypatch.setattr(sampler.time, "monotonic", lambda: float(next(clock)))
+    made = Sampler(tree, SimpleNamespace(sample=HostUse))  # type: ignore[arg-type]
+
+    def use(number: int) -> None:
+        fake.pretend(f"{A}/cpu.stat", f"usage_usec {number}000000\n")
+        fake.pretend(f"{A}/cpu.pressure", f"some avg10=0.00 avg60=0.00 avg300=0.00 total={number}000000\n")
+
+    for number in range(1, 10):
+        use(number)
+        stalled = made.sample(["a"], {}, set()).containers["a"].cpu_stalled
+    assert stalled > 0
+    use(10)
+    made.look(["a"])
+    rates = [made.sample(["a"], {}, set()).containers["a"].cpu_stalled for _ in range(5)]
+    assert rates[2:] == [0.0, 0.0, 0.0]
 
 
 def test_more_cache_than_memory_is_no_negative_working_set(fake: FakeCgroups, cgroup: Cgroup) -> None:
