@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -123,17 +124,17 @@ class Containers:
             raise refused(f"container {container!r} belongs to {record.user}", field="container")
         return record
 
-    def watched_closely(self, *, slack_awaited: bool) -> list[str]:
-        """Return the containers on whose stalled times or memory something is decided at each sample: executors, and
-        those with promised cores or a profile; all while work runs on slack, or waits for it.
+    def watched_closely(self, *, slack_awaited: bool) -> AbstractSet[str]:
+        """Return the containers on whose stalled times something is decided at each sample: executors, and those with
+        promised cores or a profile; all while work runs on slack, or waits for it.
         """
         live = self.live.values()
         every = slack_awaited or any(record.opportunistic for record in live)
-        return [
+        return {
             record.container
             for record in live
             if every or record.promised_cores or record.profile is not None or record.executor is not None
-        ]
+        }
 
     def promised(self) -> list[str]:
         """Return the running containers with promised memory."""

@@ -7,8 +7,8 @@ that were read, and its memory has changed by the same amount. Each quiet contai
 may be overlooked for that long.
 
 Three of the ten files have only what people are shown: they are read in every :data:`_SHOWN`-th tick. So are the three
-with stalled times, and without a memory controller the memory of each process, for containers on which nothing is
-decided by these (:meth:`agent.core.containers.Containers.watched_closely`).
+with stalled times, for containers on which nothing is decided by these
+(:meth:`agent.core.containers.Containers.watched_closely`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import resource
 import time
 from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -68,10 +69,10 @@ class Sampler:
         self._last = Snapshot(at=time.monotonic(), interval_s=0.0)
 
     def sample(
-        self, containers: Collection[str], traffic: Mapping[str, Counters], closely: Collection[str]
+        self, containers: Collection[str], traffic: Mapping[str, Counters], closely: AbstractSet[str]
     ) -> Snapshot:
         """Read the containers that may have changed; ``traffic`` is container → its network counters, and ``closely``
-        are those whose stalled times and memory are read each time.
+        are those whose stalled times are read each time.
 
         Containers that vanished are left out.
         """
@@ -83,7 +84,7 @@ class Sampler:
         return self._last
 
     def _read(
-        self, tree: CgroupTree, containers: Collection[str], traffic: Mapping[str, Counters], closely: Collection[str]
+        self, tree: CgroupTree, containers: Collection[str], traffic: Mapping[str, Counters], closely: AbstractSet[str]
     ) -> dict[str, ContainerUse]:
         self._ticks += 1
         if not containers:
@@ -192,13 +193,13 @@ class Sampler:
 
     def _use(self, container: str, before: _Read, now: _Read) -> ContainerUse:
         was, sample, seconds = before.sample, now.sample, now.at - before.at
-        last = self._last.containers.get(container) if now.stalls is before.stalls else None
-        cpu_stalled, memory_stalled, disk_stalled = (
-            _stalled(before, now) if last is None else (last.cpu_stalled, last.memory_stalled, last.disk_stalled)
-        )
+        if (last := self._last.containers.get(container)) is not None and now.stalls is before.stalls:
+            cpu_stalled, memory_stalled, disk_stalled = last.cpu_stalled, last.memory_stalled, last.disk_stalled
+        else:
+            cpu_stalled, memory_stalled, disk_stalled = _stalled(before, now)
         return ContainerUse(
             cpu_cores=_rate(sample.cpu_usage_s, was.cpu_usage_s, seconds),
-            memory_bytes=self._memory_bytes(container, sample, last),
+            memory_bytes=self._memory_bytes(container, sample),
             memory_cache_bytes=sample.memory_cache_bytes,
             memory_unreclaimable_bytes=sample.memory_unreclaimable_bytes,
             memory_peak_bytes=sample.memory_peak_bytes,
@@ -217,12 +218,11 @@ class Sampler:
             disk_stalled=disk_stalled,
         )
 
-    def _memory_bytes(self, container: str, sample: CgroupSample, last: ContainerUse | None = None) -> int:
-        """Return its memory; without a memory controller, the last one if there is one."""
+    def _memory_bytes(self, container: str, sample: CgroupSample) -> int:
         assert self._tree is not None
         if "memory" in self._tree.controllers:
             return sample.memory_working_set_bytes
-        return memory_of(self._tree.get(container).path) if last is None else last.memory_bytes
+        return memory_of(self._tree.get(container).path)
 
 
 def _rate(after: float, earlier: float, seconds: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pytest
@@ -102,7 +103,7 @@ def test_a_sign_of_life_is_not_passed_on(bed: NodeBed) -> None:
     assert not bed.given(i.SendToMaster)
 
 
-def closely(bed: NodeBed) -> list[str]:
+def closely(bed: NodeBed) -> AbstractSet[str]:
     return bed.node.containers.watched_closely(slack_awaited=bool(bed.node.held.waiting))
 
 
@@ -110,12 +111,12 @@ def test_a_container_is_watched_closely_if_decisions_depend_on_its_stalls() -> N
     bed = NodeBed()
     bed.open()
     bed.launch(1)
-    assert closely(bed) == []
+    assert closely(bed) == set()
     promised = bed.launch(1, cpu_cores=1.0)
     followed = bed.launch(1)
     bed.begin(followed)
     bed.send(e.FollowRequested(1, followed, Profile(cpu_cores=(1.0, 2.0), slot_s=60.0), bed.wall_s))
-    assert closely(bed) == [promised, followed]
+    assert closely(bed) == {promised, followed}
 
 
 def test_all_are_watched_closely_while_work_runs_on_slack_or_waits_for_it() -> None:
@@ -123,8 +124,8 @@ def test_all_are_watched_closely_while_work_runs_on_slack_or_waits_for_it() -> N
     bed.open()
     regular = bed.launch(1)
     slack = bed.launch(1, opportunistic=True)
-    assert closely(bed) == [regular, slack]
+    assert closely(bed) == {regular, slack}
     bed.begin(slack)
     bed.exit(slack)
-    assert closely(bed) == []
-    assert bed.node.containers.watched_closely(slack_awaited=True) == [regular]
+    assert closely(bed) == set()
+    assert bed.node.containers.watched_closely(slack_awaited=True) == {regular}
