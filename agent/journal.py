@@ -6,7 +6,8 @@ event loop never waits for a disk that is busy with other work. A crash of the h
 the records of its last moment.
 
 The log reserves room on the disk for the removal of every record. So a full disk refuses new records only: a task that
-has ended, but is recorded, would be taken for a running one by the next agent.
+has ended, but is recorded, would be taken for a running one by the next agent. A copy-on-write file system (btrfs, ZFS)
+may refuse a removal nevertheless.
 
 A log begins with all present records. When it has grown to several times their size, a new one is begun, and the old
 one is removed once the new one is on the disk. Keys are stored as hashes.
@@ -103,16 +104,15 @@ class _Log:
 
     def reserve(self, more_bytes: int) -> None:
         """Let the disk keep room for so many bytes more, better for many at a time. Raises OSError: it is full."""
-        wanted_bytes = self.size_bytes + more_bytes
         try:
-            reserve(self.descriptor, wanted_bytes + _LEAST_BYTES)
-            self.reserved_bytes = wanted_bytes + _LEAST_BYTES
-        except OSError:
-            reserve(self.descriptor, wanted_bytes)
-            self.reserved_bytes = wanted_bytes
+            reserve(self.descriptor, self.size_bytes, more_bytes + _LEAST_BYTES)
+            more_bytes += _LEAST_BYTES
+        except OSError:  # what the disk kept of it stays: truncation would give up earlier reservations, too
+            reserve(self.descriptor, self.size_bytes, more_bytes)
+        self.reserved_bytes = self.size_bytes + more_bytes
 
     def append(self, data: bytes) -> None:
-        """Append whole entries, or nothing. Raises OSError."""
+        """Append whole entries, or nothing. Raises OSError: nothing is reserved any more."""
         rest = memoryview(data)
         try:
             while rest:  # a disk that fills up takes a part before it refuses
@@ -267,7 +267,11 @@ class Journal:
             more_bytes = len(entry) + _REMOVAL_BYTES * (len(self._records) + 1)
             if self._log.size_bytes + more_bytes > self._log.reserved_bytes:
                 self._log.reserve(more_bytes)
-        self._log.append(entry)
+        try:
+            self._log.append(entry)
+        except OSError:
+            self._reserve_removals(self._log)
+            raise
         self._keep(room, key, data)
         if not self._sync_due:
             self._sync_due = True
@@ -275,6 +279,11 @@ class Journal:
         if self._log.size_bytes > max(_LEAST_BYTES, _TIMES_RECORDS * self._records_bytes):
             with contextlib.suppress(OSError):  # no room for another log: this one is complete
                 self._begin_anew()
+
+    def _reserve_removals(self, of: _Log) -> None:
+        """Reserve room for the removal of all records, if the disk has it: a truncated log has no reserve."""
+        with contextlib.suppress(OSError):
+            of.reserve(_REMOVAL_BYTES * len(self._records))
 
     def _keep(self, room: str, key: str, data: bytes | None) -> None:
         before = self._records.pop((room, key), b"")
@@ -327,15 +336,14 @@ class Journal:
             return None
         for entry, _ in entries[1:]:
             self._keep(entry.room, entry.key, entry.value)
-        end = entries[-1][1]
-        if end < len(data):
+        opened = _Log(path)
+        opened.size_bytes = end = entries[-1][1]
+        if end < len(data):  # otherwise truncating would only give up the room that is reserved
             log.warning("the journal ends in the middle of an entry, the rest is set aside", path=str(path),
                         bytes=len(data) - end)  # fmt: skip
             self._set_aside(f"{path.name}.bad", data[end:])
-        opened = _Log(path)
-        opened.size_bytes = end
-        if end < len(data):  # otherwise it would only give up the room that is reserved for it
             os.ftruncate(opened.descriptor, end)
+        self._reserve_removals(opened)  # also for the log of an earlier version, which has no reserve
         return opened
 
     def _set_aside(self, name: str, data: bytes) -> None:

@@ -129,27 +129,37 @@ def test_a_record_removed_meanwhile_is_not_written_later(tmp_path: Path) -> None
 
 
 class SmallDisk:
-    """Once it is ``full``, files have the room that was reserved for them before."""
+    """Once it is ``full``, files have the room that was reserved for them before. While it is ``broken``, it takes a
+    part of what is written, and refuses the rest.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.full = False
-        self._reserved_bytes: dict[int, int] = {}  # by inode
-        self._genuine_write = os.write
+        self.full = self.broken = False
+        self.reserved_bytes: dict[int, int] = {}  # by inode
+        self._genuine_write, self._genuine_truncate = os.write, os.ftruncate
         monkeypatch.setattr(os, "write", self._write)
+        monkeypatch.setattr(os, "ftruncate", self._truncate)
         monkeypatch.setattr(journal_module, "reserve", self._reserve, raising=False)
 
-    def _reserve(self, descriptor: int, size_bytes: int) -> None:
+    def _reserve(self, descriptor: int, begin_bytes: int, more_bytes: int) -> None:
         file = os.fstat(descriptor)
-        self._take(file, size_bytes)
-        self._reserved_bytes[file.st_ino] = size_bytes
+        self._take(file, begin_bytes + more_bytes)
+        self.reserved_bytes[file.st_ino] = begin_bytes + more_bytes
 
     def _write(self, descriptor: int, data: bytes) -> int:
         file = os.fstat(descriptor)
         self._take(file, file.st_size + len(data))
+        if self.broken:
+            self._genuine_write(descriptor, data[:5])
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         return self._genuine_write(descriptor, data)
 
+    def _truncate(self, descriptor: int, size_bytes: int) -> None:
+        self._genuine_truncate(descriptor, size_bytes)
+        self.reserved_bytes.pop(os.fstat(descriptor).st_ino, None)
+
     def _take(self, file: os.stat_result, size_bytes: int) -> None:
-        reserved_bytes = self._reserved_bytes.get(file.st_ino, 0) if file.st_size else 0  # another had the inode before
+        reserved_bytes = self.reserved_bytes.get(file.st_ino, 0) if file.st_size else 0  # another had the inode before
         if self.full and size_bytes > reserved_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -175,11 +185,32 @@ def test_a_full_disk_takes_the_removal_of_each_record(
     assert journal.write(room, "0", record)
 
 
+@pytest.mark.parametrize("lost_by", ["an entry that is not whole", "an earlier version", "an error of the disk"])
+def test_a_reserve_that_is_lost_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost_by: str) -> None:
+    disk, journal, room = SmallDisk(monkeypatch), Journal(tmp_path), api.TASKS_CANCELLED.name
+    record = api.TasksCancelled(job="j", tasks=[])
+    assert all(journal.write(room, str(number), record) for number in range(100))
+    with capture_logs():
+        if lost_by == "an error of the disk":
+            disk.broken = True
+            assert not journal.write(room, "more", record)
+            disk.broken = False
+        else:
+            if lost_by == "an earlier version":
+                disk.reserved_bytes.clear()
+            else:
+                with (tmp_path / "log-00000001").open("ab") as file:
+                    file.write(b"\0\0")
+            journal = Journal(tmp_path)
+    disk.full = True
+    assert all(journal.write(room, str(number), None) for number in range(100))
+
+
 def test_what_is_reserved_takes_room_and_leaves_the_file_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"entry")
     with path.open("ab") as file:
-        reserve(file.fileno(), 1 << 20)
+        reserve(file.fileno(), len(b"entry"), 1 << 20)
     assert path.read_bytes() == b"entry"
     if path.stat().st_blocks * 512 < 1 << 20:
         pytest.skip("elsewhere: a file system that reserves room")
@@ -189,16 +220,16 @@ def test_what_is_reserved_takes_room_and_leaves_the_file_as_it_is(tmp_path: Path
 def test_a_reservation_is_repeated_only_after_a_signal(
     monkeypatch: pytest.MonkeyPatch, number: int, calls: int
 ) -> None:
-    asked: list[int] = []
+    asked: list[tuple[int, int]] = []
 
     def fallocate(descriptor: int, mode: int, offset: int, size_bytes: int) -> int:
-        asked.append(size_bytes)
+        asked.append((offset, size_bytes))
         ctypes.set_errno(number)
         return -1 if len(asked) == 1 else 0
 
     monkeypatch.setattr(disk_reserve, "_libc", SimpleNamespace(fallocate=fallocate))
-    reserve(0, 1 << 20)
-    assert asked == [1 << 20] * calls
+    reserve(0, 5, 1 << 20)
+    assert asked == [(5, 1 << 20)] * calls
 
 
 def test_a_file_that_cannot_be_replaced_is_named(tmp_path: Path) -> None:
