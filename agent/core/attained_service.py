@@ -38,7 +38,8 @@ class AttainedService:
     count: a monotask of a job behind holds its slot for long, because its process gets little CPU time meanwhile.
 
     The final service of a job is reported as soon as its last container here has ended: only then is that container's
-    CPU time known. Reported service never decreases.
+    CPU time known. Reported service never decreases. A restarted agent begins at 0: the one before it has reported the
+    rest, and the master adds what comes after a decrease.
     """
 
     def __init__(
@@ -130,9 +131,9 @@ class AttainedService:
             self._carried_s[job] = self._ended.pop(job)
 
     def _received_s(self, job: str, slots: _Slots) -> float:
-        cpu_s = self._cpu_times.cpu_s.get(job, 0.0)
-        slots_s = slots.of_commands_s if cpu_s and self._queues.ranked else slots.all_s
-        return self._carried_s.get(job, 0.0) + max(slots_s, cpu_s)
+        is_measured = self._cpu_times.cpu_s.get(job, 0.0) > 0
+        slots_s = slots.of_commands_s if is_measured and self._queues.ranked else slots.all_s
+        return self._carried_s.get(job, 0.0) + max(slots_s, self._cpu_times.since_start_s(job))
 
     def _use(self, job: str, slots: _Slots, *, running: int = 0, last: bool = False) -> JobUse:
         service_s = max(self._received_s(job, slots), self._reported_s.get(job, 0.0))

@@ -19,22 +19,31 @@ class JobCpuTimes:
 
     Jobs beside each other in a container have it in turns. As the next agent finds only the sum of all, the container's
     record has what it used for jobs that are over and in earlier turns of others, and the job of the present turn.
+
+    Jobs are ranked by all that their containers have used. An agent reports as service what they have used since it
+    started (:meth:`since_start_s`): the agent before it has reported the rest.
     """
 
     def __init__(self, members: Membership, containers: Containers) -> None:
         #: Job → CPU seconds of its containers.
         self.cpu_s: dict[str, float] = {}
+        self._earlier_s: dict[str, float] = {}  # job → the part of it that was used under an earlier agent
         self._members = members
         self._containers = containers
         self._counted_s: dict[str, float] = {}  # container → its CPU seconds at the last count
         self._job_of: dict[str, str] = {}  # container → its job
         self._job_ended_at: dict[str, float] = {}  # container → when its job ended; until the next sample
         self._changed: set[str] = set()  # containers whose records have changed since the last count
-        self._taken_back: dict[str, str] = {}  # container → its job under an earlier agent, until its use is known
+        # container → the job of a process in it under an earlier agent, until its use then is known; "": no such job
+        self._taken_back: dict[str, str] = {}
 
     def job_of(self, container: str) -> str:
         """Return the job of a container; its own name if it has none."""
         return self._job_of.get(container, container)
+
+    def since_start_s(self, job: str) -> float:
+        """Return the CPU seconds that a job's containers have used since the start of this agent."""
+        return self.cpu_s.get(job, 0.0) - self._earlier_s.get(job, 0.0)
 
     def changed(self, snapshot: Snapshot) -> bool:
         """Return whether a container has used the processor since the last count."""
@@ -45,11 +54,10 @@ class JobCpuTimes:
         """Count what a container has used under an earlier agent for its jobs then, which may be over by now."""
         for job, used_s in list(record.cpu_of_jobs_s.items()):
             if job in self._members.jobs:
-                self.cpu_s[job] = self.cpu_s.get(job, 0.0) + used_s
+                self._add(job, used_s, earlier=True)
             else:
                 self._leave_out(record, job, 0.0)
-        if record.counts_for:
-            self._taken_back[record.container] = record.counts_for
+        self._taken_back[record.container] = record.counts_for
         if record.counts_for in self._members.jobs:
             self._job_of[record.container] = record.counts_for
 
@@ -62,6 +70,7 @@ class JobCpuTimes:
         live, jobs = self._containers.live, self._members.jobs
         kept = {record.job for record in live.values()}  # a job that is over still counts the use of its containers
         self.cpu_s = {job: s for job, s in self.cpu_s.items() if job in jobs or job in kept or job in live}
+        self._earlier_s = {job: s for job, s in self._earlier_s.items() if job in self.cpu_s}
         uses = snapshot.containers if snapshot is not None else {}
         before_s, self._counted_s = self._counted_s, {}
         for container, record in live.items():
@@ -70,8 +79,9 @@ class JobCpuTimes:
             used_s = use.cpu_seconds if use is not None else counted_s
             more_s = used_s - counted_s
             self._counted_s[container] = used_s
-            if use is not None and (earlier := self._taken_back.pop(container, job)) != job:
-                self._count_for(earlier, record, more_s)
+            before = self._taken_back.pop(container, None) if use is not None else None
+            if before and before != job:
+                self._count_for(before, record, more_s)
                 more_s = 0.0
                 if job != container:
                     self._record_turn(record, job)
@@ -80,7 +90,7 @@ class JobCpuTimes:
                 more_s = 0.0
             if snapshot is not None and snapshot.at >= self._job_ended_at.get(container, math.inf):
                 del self._job_ended_at[container]
-            self.cpu_s[job] = self.cpu_s.get(job, 0.0) + more_s
+            self._add(job, more_s, earlier=_was_counted(before, record))
         changed = [live[container] for container in sorted(self._changed) if container in live]
         self._changed.clear()
         return changed
@@ -88,12 +98,13 @@ class JobCpuTimes:
     def end(self, record: ContainerRecord, cpu_s: float, *, goes_on: bool = False) -> None:
         """Count all CPU time of a container that has ended, or that leaves its job and ``goes_on``, as the job's."""
         container = record.container
-        job = self._taken_back.pop(container, self._job_of.get(container, record.job))
+        before = self._taken_back.pop(container, None)
+        job = before or self._job_of.get(container, record.job)
         counted_s = self._counted_s.pop(container, record.cpu_told_apart_s)
         self._job_ended_at.pop(container, None)
         used_s = max(cpu_s, counted_s)  # for a container whose end was not observed, the sampled time
         if job:
-            self.cpu_s[job] = self.cpu_s.get(job, 0.0) + used_s - counted_s
+            self._add(job, used_s - counted_s, earlier=_was_counted(before, record))
         if goes_on:
             self._counted_s[container] = used_s
             self._leave_out(record, job, self._turn_s(record))
@@ -113,6 +124,13 @@ class JobCpuTimes:
     def drop(self, job: str) -> None:
         """Drop the CPU time of a job that is over."""
         self.cpu_s.pop(job, None)
+        self._earlier_s.pop(job, None)
+
+    def _add(self, job: str, used_s: float, *, earlier: bool = False) -> None:
+        """Count CPU time for a job. ``earlier``: it was used under an earlier agent."""
+        self.cpu_s[job] = self.cpu_s.get(job, 0.0) + used_s
+        if earlier:
+            self._earlier_s[job] = self._earlier_s.get(job, 0.0) + used_s
 
     def _turn_s(self, record: ContainerRecord) -> float:
         """Return what a container has used since its present job took its turn."""
@@ -122,7 +140,7 @@ class JobCpuTimes:
         """Record the job of a container's present turn; not before it is known what it used for the job of an earlier
         agent: the next agent counts that for the recorded one.
         """
-        if not record.job and record.counts_for != job and record.container not in self._taken_back:
+        if not record.job and record.counts_for != job and not self._taken_back.get(record.container):
             record.host_job(job)
             self._changed.add(record.container)
 
@@ -134,7 +152,7 @@ class JobCpuTimes:
     def _count_for(self, earlier: str, record: ContainerRecord, used_s: float) -> None:
         """Count what a container used under an earlier agent for its job then, which is not its present one."""
         if earlier in self._members.jobs:
-            self.cpu_s[earlier] = self.cpu_s.get(earlier, 0.0) + used_s
+            self._add(earlier, used_s, earlier=True)
             self._end_turn(record, earlier, used_s)
         else:
             self._leave_out(record, earlier, used_s)
@@ -170,3 +188,11 @@ class JobCpuTimes:
                 self._record_turn(record, job)
             elif self._job_of.get(container) not in jobs:
                 self._job_of.pop(container, None)
+
+
+def _was_counted(before: str | None, record: ContainerRecord) -> bool:
+    """Return whether an earlier agent counted for a job what a container had used when it was first read here.
+    ``before`` is the job of a process in it under that agent; None: the container is this agent's, or was read here
+    already. What it used without a job is still to be reported, of the first job that a process in it registers.
+    """
+    return before is not None and bool(before or record.job)

@@ -282,9 +282,9 @@ class JobLifecycle:
         job.end()
         return job
 
-    def attained(self, node: Node, load: api.Load, *, registers: bool = False) -> bool:
+    def attained(self, node: Node, load: api.Load) -> bool:
         """Store a node's report of the service that jobs received there, and of what they hold; return whether it may
-        change the order of the jobs. ``registers``: the report is part of its registration.
+        change the order of the jobs.
         """
         changed = False
         for use in load.jobs:
@@ -292,7 +292,7 @@ class JobLifecycle:
             if job is None:
                 self._unlearnt.received(node, use)
             elif message_checks.takes_part(node, job):
-                changed |= job.work.attained(node.name, use, registers=registers)
+                changed |= job.work.attained(node.name, use)
                 if use.last:
                     if any(key[0] == job.job for key in node.held):  # the node was given more meanwhile
                         job.work.told_last.discard(node.name)

@@ -68,7 +68,7 @@ class Registration:
             self._catch_up(job, wanted)
         self._lifecycle.repeat_cancellations(message, jobs)
         self._executors.registered(node)
-        self._lifecycle.attained(node, message.load, registers=True)
+        self._lifecycle.attained(node, message.load)
         self._table.refresh(node)
         self._dues.place_and_admit()
         self._outbox.explain(

@@ -145,12 +145,9 @@ class Work:
         named = {stage.stage for stage in stages}
         self.service = {stage: s for stage, s in self.service.items() if stage in named or stage in self.tallies}
 
-    def attained(self, node: str, use: JobUse, *, registers: bool = False) -> bool:
+    def attained(self, node: str, use: JobUse) -> bool:
         """Add a node's report of the service received there so far; return whether it differs from the
         node's latest report. A decrease means that the node's count has restarted, as does a report after the last one.
-
-        In the report with which it ``registers``, a decrease means that its agent was restarted. That one begins with
-        what its present containers have used, which the agent before it has reported: none of it is new.
         """
         before = self.seen.get(node)
         if use == before:
@@ -159,7 +156,7 @@ class Work:
         self.slots += (0 if use.last else use.running) - (before.running if before is not None else 0)
         gained = use.service_s - known
         if gained < 0:
-            gained = use.service_s if gained < -_ROUNDING_S and not registers else 0.0
+            gained = use.service_s if gained < -_ROUNDING_S else 0.0
         if use.last:
             self.seen.pop(node, None)
             self.told_last.add(node)

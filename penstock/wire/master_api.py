@@ -74,7 +74,8 @@ class AwaitedTask(Params, frozen=True):
 
 class JobUse(Params, frozen=True):
     """A job's use of a node. ``service_s`` never falls: container-seconds, or the CPU time of its containers if larger
-    (docs/order.md, "service"). ``running``: the slots held now. After ``last`` it restarts at 0."""
+    (docs/order.md, "service"). ``running``: the slots held now. After ``last``, and at a restarted
+    agent, it begins at 0."""
 
     job: str
     service_s: Annotated[float, msgspec.Meta(ge=0)]

@@ -205,24 +205,6 @@ def test_the_last_of_a_job_waits_for_a_master_that_reads_it(bed: Bed) -> None:
     assert bed.told(1.0) == [api.JobUse(job="b-y-1", service_s=1.5, last=True)]
 
 
-@pytest.mark.parametrize("how", ["a command", "a process in a container"])
-def test_an_agent_that_was_restarted_registers_with_what_containers_have_used(bed: Bed, how: str) -> None:
-    """After a registration without it, all of it would count as received since."""
-    job = GUEST["job"]
-    if how == "a command":
-        container = bed.assigned("t1", 0.0, **GUEST)
-    else:
-        bed.open(2)
-        container = bed.launch(2)
-        bed.begin(container)
-        bed.open(3, container=container)
-        job = bed.register(3)
-    bed.sample(1.0, {container: 10.0})
-    bed.restart(container, cpu_s={container: 10.5})
-    bed.node.link_opens()
-    assert {use.job: use.service_s for use in bed.told(bed.now)}[job] == 10.5
-
-
 def test_a_job_that_came_again_while_the_master_was_away_counts_on(bed: Bed) -> None:
     """Its registration has no final reports: one that follows would count what the registration reports once more."""
     bed.end(bed.assigned("t1", 0.0, **GUEST), 0.5, 1.5)

@@ -112,15 +112,15 @@ def test_a_job_that_comes_to_a_node_again_is_counted_from_0_there() -> None:
     assert learnt(made) == [cell_of(12.0)]
 
 
-def test_what_a_restarted_agent_registers_with_was_reported_by_the_one_before() -> None:
-    """It has the processor time of the containers that run, and not of those that have ended."""
+def test_what_a_job_receives_after_a_restart_of_its_agent_is_added_while_this_master_is_away_too() -> None:
+    """The next agent counts from 0. What it registers with has come since the restart."""
     made = ran("a")
     made.heartbeat("a", jobs=[use(10.0, last=False)])
     made.serve(e.NodeAway("a"))
     made.node("a", jobs=[job_state("j", admitted=True)], load=load(jobs=[use(4.0, last=False)]))
     made.heartbeat("a", decided=0, jobs=[use(4.5, last=False)])
     made.serve(e.Received("a", api.JobEnded(job="j", use=use(5.0))))
-    assert listed_s(made) == 11.0
+    assert listed_s(made) == 15.0
 
 
 def test_an_end_that_the_registration_reports_waits_for_the_last_too() -> None:
