@@ -195,7 +195,7 @@ class JobSession:
         self._asked = asked
         self._tasks = PlacementLedger()
         self._repeats_requests = False  # as this agent does not know the requested tasks
-        self._waits_for_admission = True  # with requests; False: some came before the job's admission
+        self._waits_for_admission = True  # with requests; False: some came before the job's admission, which is to come
 
     # ------------------------------------------------------------ registration
 
@@ -224,11 +224,12 @@ class JobSession:
         self._repeats_requests = bool(self.id)
         self.id = answer.job
         self.is_admitted = answer.admitted
+        self._waits_for_admission |= answer.admitted
         return self._tasks.end_cancelled() if is_new else []
 
     def requests_to_repeat(self) -> list[Place]:
         """Return the requests for outstanding tasks, once at a restarted agent: after the admission, unless some of
-        them came before it.
+        them came before it, and the job has not been admitted since.
         """
         if not self._repeats_requests or (self._waits_for_admission and not self.is_admitted):
             return []
@@ -270,7 +271,8 @@ class JobSession:
             case TaskEnded(task=task, ended=ended):
                 return self._tasks.end(task, ended)
             case JobAdmitted():
-                already, self.is_admitted = self.is_admitted, True
+                already = self.is_admitted
+                self.is_admitted = self._waits_for_admission = True
                 return not already
         return True
 

@@ -67,6 +67,27 @@ def test_outstanding_tasks_are_requested_once_when_a_restarted_agent_has_admitte
     assert not job._record(JobAdmitted(job="j-2")), "it is known"
 
 
+@pytest.mark.parametrize("then", ["nothing", "a message admits it", "it is joined again, and is admitted"])
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_request_before_the_admission_is_no_reason_to_repeat_those_after_it_early(
+    job: JobSession, then: str, *, accepted: bool
+) -> None:
+    job.registered(JobRegistered(job="j-1", admitted=False))
+    request_tasks(job, "first", confirmed=accepted)
+    if not accepted:
+        job._tasks.withdraw(["first"])
+    if then == "a message admits it":
+        assert job._record(JobAdmitted(job="j-1"))
+    elif then != "nothing":
+        job.registered(JobRegistered(job="j-1", admitted=True))
+    if then != "nothing":
+        request_tasks(job, "later")
+    job.registered(JobRegistered(job="j-2", admitted=False))
+    assert bool(job.requests_to_repeat()) == (then == "nothing" and accepted)
+    job._record(JobAdmitted(job="j-2"))
+    assert bool(job.requests_to_repeat()) == (then != "nothing")
+
+
 def test_tasks_that_a_restarted_agent_refuses_end_once(job: JobSession) -> None:
     request_tasks(job, "a", "b")
     [asked] = job._tasks.to_ask_again("j")
