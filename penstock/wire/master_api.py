@@ -73,9 +73,8 @@ class AwaitedTask(Params, frozen=True):
 
 
 class JobUse(Params, frozen=True):
-    """A job's use of a node. ``service_s`` never falls: container-seconds, or the CPU time of its containers if larger
-    (docs/order.md, "service"). ``running``: the slots held now. After ``last``, and at a restarted
-    agent, it begins at 0."""
+    """A job's use of a node. ``service_s`` (docs/order.md): container-seconds, or the CPU time of its containers if
+    larger, from 0 at an agent's start and after ``last``; else it never falls. ``running``: the slots held now."""
 
     job: str
     service_s: Annotated[float, msgspec.Meta(ge=0)]
