@@ -18,7 +18,8 @@ from penstock.client import AgentClient
 from penstock.model import ContainerSpec
 
 NUMBERS = (0, 300, 1_000)
-MEASURED_S = 20.0
+#: The period of the agent's repairs: in each window there is one.
+MEASURED_S = 30.0
 BAR_PERCENT = 3.0
 _SLEEP = ContainerSpec(argv=("sleep", "86400"), cpu_cores=0.001, memory_bytes=1 << 20)
 #: So many are started at once.
