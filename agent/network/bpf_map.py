@@ -8,7 +8,8 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
 
 from agent.network import bpf, programs
 from agent.network.programs import NANOSECONDS, SLOT_BYTES, TABLE_BYTES
@@ -17,14 +18,16 @@ from agent.network.programs import NANOSECONDS, SLOT_BYTES, TABLE_BYTES
 #: stop it for a round trip or a timeout, after which it must be able to catch up.
 INGRESS_BURST_NS = NANOSECONDS // 4
 _WORDS = SLOT_BYTES // 8
-_COUNTED = (
-    programs.SENT_BYTES, programs.SENT_PACKETS, programs.RECEIVED_BYTES, programs.RECEIVED_PACKETS,
-    programs.DROPPED_PACKETS,
+#: Takes the counters, in the order of :class:`Counters`, from a slot's words.
+_counted = itemgetter(
+    *(offset // 8 for offset in (
+        programs.SENT_BYTES, programs.SENT_PACKETS, programs.RECEIVED_BYTES, programs.RECEIVED_PACKETS,
+        programs.DROPPED_PACKETS,
+    ))
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(NamedTuple):
     """A container's traffic since it was attached, including restarts of the agent.
 
     Bytes are those on the wire, including Ethernet headers; loopback is left out. Sent bytes are counted before packets
@@ -87,7 +90,8 @@ class BpfMap:
 
     def counters(self, slot: int) -> Counters:
         """Return a slot's counters."""
-        return Counters(*(self._get(slot, offset) for offset in _COUNTED))
+        first = slot * _WORDS
+        return Counters(*_counted(self._words[first : first + _WORDS]))
 
     def _get(self, slot: int, offset: int) -> int:
         return self._words[slot * _WORDS + offset // 8]
