@@ -88,22 +88,30 @@ class Cgroup:
         """
         return reclaim(self._files.memory, wanted_bytes)
 
-    def sample(self, full: bool = True, stalled: bool = True, shown: bool = True) -> CgroupSample | None:
-        """Read all counters; return None if the cgroup vanished. Without ``full``, read only use; without ``stalled``
-        or ``shown``, not the stalled times or what is only shown: see :meth:`Counters.sample`.
+    def sample(self) -> CgroupSample | None:
+        """Read all counters; return None if the cgroup vanished. Raises as :meth:`use`."""
+        use = self.use(CgroupSample())
+        return None if use is None else self.rest(use, stalled=True, shown=True)
+
+    def use(self, since: CgroupSample) -> CgroupSample | None:
+        """Read the use alone; all other values are those of an earlier sample: see :meth:`Counters.use`.
 
         The files stay open for the next call, until :meth:`close` or :meth:`remove`. Not thread-safe.
 
         Raises:
             OSError: a file exists and cannot be read or parsed.
         """
-        return self._counters.sample(full=full, stalled=stalled, shown=shown)
+        return self._counters.use(since)
+
+    def rest(self, use: CgroupSample, *, stalled: bool, shown: bool) -> CgroupSample | None:
+        """Complete what :meth:`use` has just read: see :meth:`Counters.rest`. Raises as :meth:`use`."""
+        return self._counters.rest(use, stalled=stalled, shown=shown)
 
     def cpu_s(self) -> float | None:
         """Return the CPU time used until now, in seconds; None: the cgroup vanished.
 
         Raises:
-            OSError: as :meth:`sample`.
+            OSError: as :meth:`use`.
         """
         return self._counters.cpu_s()
 
@@ -111,7 +119,7 @@ class Cgroup:
         """Return what the cgroup has used until now, for the end of its container; None: it vanished.
 
         Raises:
-            OSError: as :meth:`sample`.
+            OSError: as :meth:`use`.
         """
         return self._counters.total()
 
@@ -157,7 +165,7 @@ class Cgroup:
         """Kill every process, if any ``lives``; return what the cgroup has used, or None: it vanished.
 
         Raises:
-            OSError: as :meth:`sample`.
+            OSError: as :meth:`use`.
         """
         used = self.total()
         if lives:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
@@ -96,27 +97,23 @@ class Counters:
         self._files = files
         self._controllers = controllers
         self._lacking: set[tuple[V2Controller, str]] = set()
-        self._last = CgroupSample()
-        self._full_at_cpu_s = 0.0  # CPU time used at the last full read
 
-    def sample(self, *, full: bool, stalled: bool, shown: bool) -> CgroupSample | None:
-        """Read all counters; None if the cgroup vanished, even during the read. Without ``full``, read only use;
-        without ``stalled``, not the stalled times; without ``shown``, not what no decision depends on (peak, processes,
-        events). But if no CPU time was used since the last full read, both are read: perhaps the cgroup is not read
-        again soon. The other values are then those that were read last, and the peak is the present use if that is
-        higher.
+    def use(self, since: CgroupSample) -> CgroupSample | None:
+        """Read the use; None if the cgroup vanished, even during the read. All other values are those of the earlier
+        sample ``since``, but the peak is the present use if that is higher.
         """
-        try:
-            sample = self._use()
-            if full:
-                unused = sample.cpu_usage_s == self._full_at_cpu_s
-                sample = self._stalled(sample) if stalled or unused else sample
-                sample = self._shown(sample) if shown or unused else sample
-                self._full_at_cpu_s = sample.cpu_usage_s
-            self._last = sample
-        except Gone:
-            return None
-        return self._last
+        with contextlib.suppress(Gone):
+            return self._use(since)
+        return None
+
+    def rest(self, use: CgroupSample, *, stalled: bool, shown: bool) -> CgroupSample | None:
+        """Return ``use`` with the present stalled times, if ``stalled``, and with what no decision depends on (peak,
+        processes, events), if ``shown``; None if the cgroup vanished.
+        """
+        with contextlib.suppress(Gone):
+            sample = self._stalled(use) if stalled else use
+            return self._shown(sample) if shown else sample
+        return None
 
     def cpu_s(self) -> float | None:
         """Return the CPU time used until now, in seconds; None if the cgroup vanished."""
@@ -137,7 +134,7 @@ class Counters:
         except Gone:
             return None
 
-    def _use(self) -> CgroupSample:
+    def _use(self, since: CgroupSample) -> CgroupSample:
         files, controllers = self._files, self._controllers
         cpu = files.cpu.stat
         memory: dict[str, int] = files.memory.stat if "memory" in controllers else {}
@@ -146,14 +143,14 @@ class Counters:
         inactive = memory.get("inactive_file", 0)
         busy = memory.get("file_dirty", 0) + memory.get("file_writeback", 0)
         return replace(
-            self._last,
+            since,
             cpu_usage_s=cpu.get("usage_usec", 0) / 1e6,
             cpu_throttled_s=cpu.get("throttled_usec", 0) / 1e6,
             memory_current_bytes=current,
             memory_working_set_bytes=max(0, current - inactive),
             memory_cache_bytes=max(0, memory.get("active_file", 0) + inactive - busy),
             memory_anon_bytes=memory.get("anon", 0),
-            memory_peak_bytes=max(self._last.memory_peak_bytes, current) if self._last.memory_peak_bytes else 0,
+            memory_peak_bytes=max(since.memory_peak_bytes, current) if since.memory_peak_bytes else 0,
             io_read_bytes=sum(fields.get("rbytes") or 0 for fields in io.values()),
             io_write_bytes=sum(fields.get("wbytes") or 0 for fields in io.values()),
         )

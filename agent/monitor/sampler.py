@@ -1,14 +1,15 @@
 """One snapshot per tick: the cgroups of the containers, and the host, each read once.
 
-Reading a container's ten files takes 0.1 ms, and most containers of a busy host wait. A container that used nothing
-between two reads is *quiet*: it is skipped while the cgroup above all containers has used no more than the containers
-that were read, and its memory has changed by the same amount. Each quiet container is read nevertheless once in
-:data:`_ROUND` ticks: the total and its parts are not read at the same moment, so a container that does next to nothing
-may be overlooked for that long.
+Reading a container's ten files takes 0.1 ms, and most containers of a busy host wait. A container is *quiet* if two
+reads in a row found that it used no CPU time and that nothing else of it had changed. It is skipped while the cgroup
+above all containers has used no more than the containers that were read, and its memory has changed by the same amount.
+Each quiet container is read nevertheless once in :data:`_ROUND` ticks: the total and its parts are not read at the same
+moment, so a container that does next to nothing may be overlooked for that long.
 
 Three of the ten files have only what people are shown: they are read in every :data:`_SHOWN`-th tick. So are the three
 with stalled times, for containers on which nothing is decided by these
-(:meth:`agent.core.containers.Containers.watched_closely`).
+(:meth:`agent.core.containers.Containers.watched_closely`). Of a quiet container, whose processes have not run, both are
+read once in :data:`_THOROUGH` ticks; as soon as they run, in the tick that finds it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _PAGE_BYTES = resource.getpagesize()
 _STATM_BYTES = 160
 #: Every container is read at least once in this many ticks.
 _ROUND = 16
+#: Everything of every container is read at least once in this many ticks: processes from outside may enter it.
+_THOROUGH = 4 * _ROUND
 #: What no decision depends on (peak, processes, events) is read once in this many ticks, and when a container stops.
 _SHOWN = 4
 #: CPU time too small to matter: part of the time that a read takes.
@@ -44,14 +47,16 @@ _NOTHING_S = 0.002
 _NOTHING_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Read:
-    """One read of a container. ``stalls``: the last one with its stalled times; None: they were not read yet."""
+    """The last read of a container: ``at`` this time, as its rates are means since then; ``stalled_at``: that of its
+    stalled times, None: they were not read yet.
+    """
 
     at: float
     sample: CgroupSample
     traffic: Counters
-    stalls: tuple[float, CgroupSample] | None
+    stalled_at: float | None
 
 
 class Sampler:
@@ -99,27 +104,34 @@ class Sampler:
         fresh: dict[str, _Read] = {}
         for name in containers:
             if name not in left_out:
-                turn = (numbers[name] + self._ticks) % _SHOWN == 0
-                stalled, shown = turn or name in closely, turn or name not in self._before
-                self._read_one(tree, name, traffic, fresh, stalled=stalled, shown=shown)
+                self._read_one(tree, name, traffic, fresh, closely=name in closely)
         after = tree.summed_use() if before is not None else None
         if before is not None and after is not None and self._more_was_used(fresh, before, after):
             for name in left_out:
-                self._read_one(tree, name, traffic, fresh)
+                self._read_one(tree, name, traffic, fresh, closely=name in closely)
+            left_out = set()
         self._find_quiet(fresh)
+        fresh |= {name: self._before[name] for name in left_out}
         # The next tick compares with it if it leaves out a container, which only quiet ones are.
         self._sum = (after or tree.summed_use()) if self._quiet else None
+        uses = self._uses(containers, fresh)
+        self._before = fresh
+        self._quiet &= fresh.keys()
+        return uses
+
+    def _uses(self, containers: Collection[str], fresh: Mapping[str, _Read]) -> dict[str, ContainerUse]:
+        """Return the use of each container; one whose read before stands has the same as before."""
         uses: dict[str, ContainerUse] = {}
         now = time.monotonic()
         for name in containers:
-            had = self._before.get(name)
-            if (read := fresh.get(name)) is not None:
-                uses[name] = self._use(name, had or read, read)
-            elif had is not None and name in left_out:
+            read, had = fresh.get(name), self._before.get(name)
+            if read is None:
+                continue
+            if read is had:
+                read.at = read.stalled_at = now
                 uses[name] = self._last.containers[name]
-                fresh[name] = _Read(now, had.sample, had.traffic, (now, had.sample))
-        self._before = fresh
-        self._quiet &= fresh.keys()
+            else:
+                uses[name] = self._use(name, had or read, read)
         return uses
 
     def _find_quiet(self, fresh: Mapping[str, _Read]) -> None:
@@ -134,16 +146,27 @@ class Sampler:
         return name in self._quiet and traffic.get(name, _NO_TRAFFIC) == self._before[name].traffic
 
     def _read_one(
-        self, tree: CgroupTree, name: str, traffic: Mapping[str, Counters], fresh: dict[str, _Read],
-        *, stalled: bool = True, shown: bool = True,
-    ) -> None:  # fmt: skip
-        sample, had = tree.get(name).sample(stalled=stalled, shown=shown), self._before.get(name)
+        self, tree: CgroupTree, name: str, traffic: Mapping[str, Counters], fresh: dict[str, _Read], *, closely: bool
+    ) -> None:
+        """Read a container, unless it vanished: its use, and the other files whose turn it is.
+
+        All of them if it used no CPU time since it was read before, as it may be skipped from now on, and if it has
+        just ceased to be quiet. None of them if it is quiet and its use is the same: the read before stands.
+        """
+        cgroup, had, turn = tree.get(name), self._before.get(name), self._numbers[name] + self._ticks
+        sample = cgroup.use(had.sample if had is not None else CgroupSample())
         if sample is None:
             return
-        now, stalls = time.monotonic(), had.stalls if had is not None else None
-        if stalled or (had is not None and sample.cpu_usage_s == had.sample.cpu_usage_s):
-            stalls = (now, sample)
-        fresh[name] = _Read(now, sample, traffic.get(name, _NO_TRAFFIC), stalls)
+        if had is not None and turn % _THOROUGH and self._is_quiet(name, traffic) and sample == had.sample:
+            fresh[name] = had
+            return
+        everything = name in self._quiet or (had is not None and sample.cpu_usage_s == had.sample.cpu_usage_s)
+        stalled = everything or closely or turn % _SHOWN == 0
+        shown = everything or had is None or turn % _SHOWN == 0
+        sample = cgroup.rest(sample, stalled=stalled, shown=shown)
+        if sample is not None:
+            now, stalled_at = time.monotonic(), had.stalled_at if had is not None else None
+            fresh[name] = _Read(now, sample, traffic.get(name, _NO_TRAFFIC), now if stalled else stalled_at)
 
     def _more_was_used(self, fresh: Mapping[str, _Read], before: SummedUse, after: SummedUse) -> bool:
         """Return whether, since the last tick, all containers together surely used more than those that were read, or
@@ -166,7 +189,9 @@ class Sampler:
         """Return the latest snapshot, with the containers' present memory."""
         uses = dict(self._last.containers)
         for container in containers:
-            sample = self._tree.get(container).sample(full=False) if self._tree is not None else None
+            had = self._before.get(container)
+            since = had.sample if had is not None else CgroupSample()
+            sample = self._tree.get(container).use(since) if self._tree is not None else None
             if sample is None:
                 uses.pop(container, None)
                 continue
@@ -193,7 +218,7 @@ class Sampler:
 
     def _use(self, container: str, before: _Read, now: _Read) -> ContainerUse:
         was, sample, seconds = before.sample, now.sample, now.at - before.at
-        if (last := self._last.containers.get(container)) is not None and now.stalls is before.stalls:
+        if (last := self._last.containers.get(container)) is not None and now.stalled_at == before.stalled_at:
             cpu_stalled, memory_stalled, disk_stalled = last.cpu_stalled, last.memory_stalled, last.disk_stalled
         else:
             cpu_stalled, memory_stalled, disk_stalled = _stalled(before, now)
@@ -231,13 +256,13 @@ def _rate(after: float, earlier: float, seconds: float) -> float:
 
 def _stalled(before: _Read, now: _Read) -> tuple[float, float, float]:
     """Return the fractions of the time between both for which it waited: for processors, for memory, for disks."""
-    if before.stalls is None or now.stalls is None:
+    if before.stalled_at is None or now.stalled_at is None:
         return 0.0, 0.0, 0.0
-    (at, was), (now_at, sample) = before.stalls, now.stalls
+    was, sample, seconds = before.sample, now.sample, now.stalled_at - before.stalled_at
     return (
-        _rate(sample.cpu_stalled_s, was.cpu_stalled_s, now_at - at),
-        _rate(sample.memory_stalled_s, was.memory_stalled_s, now_at - at),
-        _rate(sample.io_stalled_s, was.io_stalled_s, now_at - at),
+        _rate(sample.cpu_stalled_s, was.cpu_stalled_s, seconds),
+        _rate(sample.memory_stalled_s, was.memory_stalled_s, seconds),
+        _rate(sample.io_stalled_s, was.io_stalled_s, seconds),
     )
 
 

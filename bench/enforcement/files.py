@@ -17,7 +17,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from agent.cgroup_root import cgroup2_mount
-from agent.cgroups import Cgroup, CgroupTree, limited_disks
+from agent.cgroups import Cgroup, CgroupSample, CgroupTree, limited_disks
 from agent.cgroups.sample import COUNTERS
 from agent.core.confinement import Confinement
 from agent.process import raise_descriptors
@@ -129,7 +129,7 @@ class _Limits:
 
 def _sample(cgroups: Sequence[Cgroup], *, full: bool = True) -> None:
     for cgroup in cgroups:
-        if cgroup.sample(full) is None:
+        if (cgroup.sample() if full else cgroup.use(CgroupSample())) is None:
             raise RuntimeError(f"{cgroup.path} vanished")
 
 

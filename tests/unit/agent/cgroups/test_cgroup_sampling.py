@@ -56,30 +56,29 @@ def test_every_counter(fake: FakeCgroups, cgroup: Cgroup) -> None:
     )  # fmt: skip
 
 
-def test_what_is_only_shown_can_be_left_out_until_no_processor_time_is_used(fake: FakeCgroups, cgroup: Cgroup) -> None:
+def test_what_is_not_read_is_that_of_the_earlier_sample(fake: FakeCgroups, cgroup: Cgroup) -> None:
     count(fake)
     first = cgroup.sample()
     assert first is not None
     fake.pretend(f"{A}/cpu.stat", "usage_usec 3000000\nthrottled_usec 125000\n")
     fake.pretend(f"{A}/memory.events", "high 4\noom_kill 8\n")
-    assert cgroup.sample(shown=False) == replace(first, cpu_usage_s=3.0)
-    assert cgroup.sample(shown=False) == replace(first, cpu_usage_s=3.0, oom_kills=8)
+    fake.pretend(f"{A}/io.pressure", SOME_AND_FULL.format(1_000_000))
+    use = cgroup.use(first)
+    assert use == replace(first, cpu_usage_s=3.0)
+    assert cgroup.rest(use, stalled=False, shown=False) == use
+    assert cgroup.rest(use, stalled=True, shown=False) == replace(use, io_stalled_s=1.0)
+    assert cgroup.rest(use, stalled=False, shown=True) == replace(use, oom_kills=8)
 
 
-@pytest.mark.parametrize("full", [True, False])
-def test_a_peak_that_was_read_before_is_not_below_the_present_memory(
-    fake: FakeCgroups, cgroup: Cgroup, full: bool
-) -> None:
+def test_a_peak_that_was_read_before_is_not_below_the_present_memory(fake: FakeCgroups, cgroup: Cgroup) -> None:
     count(fake)
-    cgroup.sample()
-    fake.pretend(f"{A}/cpu.stat", "usage_usec 3000000\n")
-    peaks = []
+    sample, peaks = cgroup.sample(), []
     for current in (8000, 12000, 10000):
         fake.pretend(f"{A}/memory.current", f"{current}\n")
-        sample = cgroup.sample(full=full, shown=False)
+        assert sample is not None
+        sample = cgroup.use(sample)
         assert sample is not None
         peaks.append(sample.memory_peak_bytes)
-        fake.pretend(f"{A}/cpu.stat", f"usage_usec {3000000 + current}\n")
     assert peaks == [9000, 12000, 12000]
 
 
@@ -102,40 +101,48 @@ def test_at_its_end_a_cgroup_is_killed_only_if_a_process_lives(
     assert killed == ["a"] * lives
 
 
-def test_without_stalled_times_the_former_ones_stay_until_no_processor_time_is_used(
-    fake: FakeCgroups, cgroup: Cgroup
-) -> None:
-    count(fake)
-    first = cgroup.sample()
-    assert first is not None
-    fake.pretend(f"{A}/cpu.stat", "usage_usec 3000000\nthrottled_usec 125000\n")
-    fake.pretend(f"{A}/io.pressure", SOME_AND_FULL.format(1_000_000))
-    assert cgroup.sample(stalled=False) == replace(first, cpu_usage_s=3.0)
-    assert cgroup.sample(stalled=False) == replace(first, cpu_usage_s=3.0, io_stalled_s=1.0)
+@pytest.fixture
+def sampling(tree: CgroupTree, monkeypatch: pytest.MonkeyPatch) -> Sampler:
+    """A sampler of the tree, a second apart."""
+    clock = iter(range(10_000))
+    monkeypatch.setattr(sampler.time, "monotonic", lambda: float(next(clock)))
+    return Sampler(tree, SimpleNamespace(sample=HostUse))  # type: ignore[arg-type]
+
+
+def use(fake: FakeCgroups, number: int) -> None:
+    """Let the container run and stall for a second, after as many others."""
+    fake.pretend(f"{A}/cpu.stat", f"usage_usec {number}000000\n")
+    fake.pretend(f"{A}/cpu.pressure", f"some avg10=0.00 avg60=0.00 avg300=0.00 total={number}000000\n")
 
 
 def test_a_look_at_the_use_alone_does_not_change_when_the_stalled_times_are_read(
-    fake: FakeCgroups, tree: CgroupTree, cgroup: Cgroup, monkeypatch: pytest.MonkeyPatch
+    fake: FakeCgroups, sampling: Sampler, cgroup: Cgroup
 ) -> None:
-    """The sampler compares two full reads to know whether these had the stalled times. Otherwise a container that stops
-    has its former part of stalled time for as long as it is not read again.
-    """
-    clock = iter(range(10_000))
-    monkeypatch.setattr(sampler.time, "monotonic", lambda: float(next(clock)))
-    made = Sampler(tree, SimpleNamespace(sample=HostUse))  # type: ignore[arg-type]
-
-    def use(number: int) -> None:
-        fake.pretend(f"{A}/cpu.stat", f"usage_usec {number}000000\n")
-        fake.pretend(f"{A}/cpu.pressure", f"some avg10=0.00 avg60=0.00 avg300=0.00 total={number}000000\n")
-
+    """Otherwise a container that stops has its former part of stalled time for as long as it is not read again."""
     for number in range(1, 10):
-        use(number)
-        stalled = made.sample(["a"], {}, set()).containers["a"].cpu_stalled
+        use(fake, number)
+        stalled = sampling.sample(["a"], {}, set()).containers["a"].cpu_stalled
     assert stalled > 0
-    use(10)
-    made.look(["a"])
-    rates = [made.sample(["a"], {}, set()).containers["a"].cpu_stalled for _ in range(5)]
+    use(fake, 10)
+    sampling.look(["a"])
+    rates = [sampling.sample(["a"], {}, set()).containers["a"].cpu_stalled for _ in range(5)]
     assert rates[2:] == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("ticks", range(20, 24))
+def test_after_a_repair_of_the_tree_the_stalled_time_is_still_that_since_it_was_read_last(
+    fake: FakeCgroups, sampling: Sampler, tree: CgroupTree, cgroup: Cgroup, ticks: int
+) -> None:
+    """A repair that finds other controllers closes all files, and makes each cgroup's object anew."""
+    for number in range(1, ticks):
+        use(fake, number)
+        sampling.sample(["a"], {}, set())
+    tree.close()
+    rates = []
+    for number in range(ticks - 1, ticks + 10):  # it rests for a tick
+        use(fake, number)
+        rates.append(sampling.sample(["a"], {}, set()).containers["a"].cpu_stalled)
+    assert max(rates) <= 1.0
 
 
 def test_more_cache_than_memory_is_no_negative_working_set(fake: FakeCgroups, cgroup: Cgroup) -> None:
@@ -203,14 +210,13 @@ def test_beyond_the_allowance_files_are_opened_each_time(make: Make) -> None:
 
 
 def test_only_use(fake: FakeCgroups, cgroup: Cgroup) -> None:
-    """The rest stays as it was in the last full sample."""
     count(fake)
     full = cgroup.sample()
     assert full is not None
     for name in ("memory.peak", "memory.events", "cpu.pressure"):
         fake.pretend(f"{A}/{name}", "garbled")  # not looked at
     fake.pretend(f"{A}/memory.current", "6000\n")
-    assert cgroup.sample(full=False) == replace(full, memory_current_bytes=6000, memory_working_set_bytes=4800)
+    assert cgroup.use(full) == replace(full, memory_current_bytes=6000, memory_working_set_bytes=4800)
 
 
 @pytest.mark.parametrize("missing", ["memory.pressure", "cpu.pressure", "io.pressure", "memory.peak"])

@@ -20,6 +20,8 @@ from agent.network import Counters
 
 ROUND = sampler._ROUND
 NAMES = [f"c-{number}" for number in range(20)]
+STALLED = ("cpu_stalled_s", "memory_stalled_s", "io_stalled_s")
+SHOWN = ("memory_peak_bytes", "oom_kills", "memory_high_events", "pids")
 
 
 class FakeTree:
@@ -33,7 +35,6 @@ class FakeTree:
         self.read: list[str] = []
         self.shown: list[str] = []  # those of which what is only shown was read, too
         self.stalled: list[str] = []  # those of which the stalled times were read, too
-        self.had: dict[str, CgroupSample] = {}  # what was read of each before
         self.sums = 0  # how often the use of all together was read
         self._name = ""
 
@@ -41,17 +42,21 @@ class FakeTree:
         self._name = name
         return self
 
-    def sample(self, *, full: bool = True, stalled: bool = True, shown: bool = True) -> CgroupSample | None:
+    def use(self, since: CgroupSample) -> CgroupSample | None:
         self.read.append(self._name)
+        found = self.samples.get(self._name)
+        if found is None:
+            return None
+        peak_bytes = since.memory_peak_bytes and max(since.memory_peak_bytes, found.memory_current_bytes)
+        kept = {each: getattr(since, each) for each in (*STALLED, *SHOWN)}
+        return replace(found, **kept | {"memory_peak_bytes": peak_bytes})
+
+    def rest(self, use: CgroupSample, *, stalled: bool, shown: bool) -> CgroupSample | None:
         self.shown += [self._name] * shown
         self.stalled += [self._name] * stalled
-        found, had = self.samples.get(self._name), self.had.get(self._name, CgroupSample())
-        if found is not None:
-            if not stalled and found.cpu_usage_s != had.cpu_usage_s:
-                found = replace(found, cpu_stalled_s=had.cpu_stalled_s, memory_stalled_s=had.memory_stalled_s)
-            if full:
-                self.had[self._name] = found
-        return found
+        found = self.samples[self._name]
+        names = STALLED * stalled + SHOWN * shown
+        return replace(use, **{each: getattr(found, each) for each in names})
 
     @property
     def path(self) -> str:
@@ -71,7 +76,7 @@ class FakeTree:
             sum(each.memory_current_bytes for each in there),
         )
 
-    def use(self, name: str, cpu_s: float = 0.0, disk_bytes: int = 0, **more: Any) -> None:
+    def spend(self, name: str, cpu_s: float = 0.0, disk_bytes: int = 0, **more: Any) -> None:
         was = self.samples[name]
         changed = replace(was, cpu_usage_s=was.cpu_usage_s + cpu_s, io_read_bytes=was.io_read_bytes + disk_bytes)
         self.samples[name] = replace(changed, **more)
@@ -124,7 +129,7 @@ def test_what_is_only_shown_is_read_at_first_and_then_in_each_fourth_tick(bed: B
     read = []
     for _ in range(5):
         for name in NAMES:
-            bed.tree.use(name, cpu_s=0.5)
+            bed.tree.spend(name, cpu_s=0.5)
         bed.tree.shown.clear()
         bed.tick()
         read.append(len(bed.tree.shown))
@@ -136,7 +141,7 @@ def test_what_is_only_shown_is_read_in_time_while_earlier_containers_end(bed: Be
     bed.tick()
     for name in NAMES[: sampler._SHOWN]:
         bed.tree.remove(name)
-        bed.tree.use(last, cpu_s=0.5)
+        bed.tree.spend(last, cpu_s=0.5)
         bed.tree.shown.clear()
         bed.tick()
         shown.append(bed.tree.shown.count(last))
@@ -147,7 +152,7 @@ def test_stalled_times_are_read_at_each_tick_of_those_that_are_watched_closely(b
     watched, read = NAMES[0], []
     for _ in range(sampler._SHOWN + 1):
         for name in NAMES:
-            bed.tree.use(name, cpu_s=0.5)
+            bed.tree.spend(name, cpu_s=0.5)
         bed.tree.stalled.clear()
         bed.tick(closely={watched})
         assert watched in bed.tree.stalled
@@ -159,7 +164,7 @@ def test_stalled_times_are_read_at_each_tick_of_those_that_are_watched_closely(b
 def test_the_part_of_time_that_a_container_stalls_is_that_since_its_stalled_times_were_read_last(bed: Bed) -> None:
     shares = []
     for number in range(4 * sampler._SHOWN):
-        bed.tree.use("c-0", cpu_s=0.5, cpu_stalled_s=0.25 * number, memory_stalled_s=0.5 * number)
+        bed.tree.spend("c-0", cpu_s=0.5, cpu_stalled_s=0.25 * number, memory_stalled_s=0.5 * number)
         _, uses = bed.tick()
         shares.append((uses["c-0"].cpu_stalled, uses["c-0"].memory_stalled))
     assert sorted(set(shares)) == [(0.0, 0.0), (0.25, 0.5)]
@@ -174,7 +179,7 @@ def test_without_a_memory_controller_the_memory_of_the_processes_of_one_that_run
     monkeypatch.setattr(sampler, "memory_of", lambda name: memory_bytes.get(name, 0))
     monkeypatch.setattr(FakeTree, "controllers", frozenset({"cpu"}))
     for number in range(2 * sampler._SHOWN):
-        bed.tree.use("c-0", cpu_s=0.5)
+        bed.tree.spend("c-0", cpu_s=0.5)
         memory_bytes["c-0"] = 100 + number
         _, uses = bed.tick()
         assert uses["c-0"].memory_bytes == 100 + number
@@ -185,7 +190,7 @@ def test_all_together_are_read_only_to_leave_out_some_of_them(bed: Bed) -> None:
     for busy in (False, False, False, False, True, True, True):
         before = bed.tree.sums
         for name in NAMES if busy else ():
-            bed.tree.use(name, cpu_s=0.5)
+            bed.tree.spend(name, cpu_s=0.5)
         bed.tick()
         sums.append(bed.tree.sums - before)
     assert sums[:4] == [0, 1, 2, 2], "two ticks find the quiet ones"
@@ -201,7 +206,7 @@ def test_all_together_are_read_only_to_leave_out_some_of_them(bed: Bed) -> None:
 def test_one_that_wakes_is_read_at_once_and_its_use_is_that_of_the_last_tick(bed: Bed, used: dict[str, Any]) -> None:
     for _ in range(5):
         bed.tick()
-    bed.tree.use("c-7", **used)
+    bed.tree.spend("c-7", **used)
     read, uses = bed.tick()
     assert "c-7" in read
     assert uses["c-7"].cpu_cores == pytest.approx(used.get("cpu_s", 0.0))
@@ -209,19 +214,20 @@ def test_one_that_wakes_is_read_at_once_and_its_use_is_that_of_the_last_tick(bed
 
 
 def test_between_ticks_the_memory_can_be_read_with_its_peak(bed: Bed) -> None:
+    bed.tree.spend("c-0", memory_current_bytes=2000, memory_peak_bytes=2500)
     bed.tick()
-    bed.tree.samples["c-0"] = CgroupSample(memory_working_set_bytes=3000, memory_peak_bytes=3000)
+    bed.tree.spend("c-0", memory_current_bytes=3000, memory_working_set_bytes=3000)
     use = bed.sampler.look(["c-0"]).containers["c-0"]
     assert (use.memory_bytes, use.memory_peak_bytes) == (3000, 3000)
 
 
 def test_between_ticks_the_processor_time_of_those_that_run_can_be_read(bed: Bed) -> None:
     for _ in range(3):
-        bed.tree.use("c-0", cpu_s=0.9)
-        bed.tree.use("c-1", cpu_s=0.5)
+        bed.tree.spend("c-0", cpu_s=0.9)
+        bed.tree.spend("c-1", cpu_s=0.5)
         _, uses = bed.tick()
     bed.tree.read.clear()
-    bed.tree.use("c-0", cpu_s=0.2)
+    bed.tree.spend("c-0", cpu_s=0.2)
     bed.tree.remove("c-1")
     bed.tree.samples["new"] = CgroupSample(cpu_usage_s=0.1)
     looked = bed.sampler.read_cpu_times(["c-0", "c-1", "c-2", "new"]).containers
@@ -234,9 +240,35 @@ def test_between_ticks_the_processor_time_of_those_that_run_can_be_read(bed: Bed
     assert after["c-0"].cpu_cores == pytest.approx(0.2), "rates are those since the last tick"
 
 
+def test_of_a_quiet_one_all_files_are_read_only_in_its_turn(bed: Bed) -> None:
+    """Its processes have not run, so only others may have changed what its other files say."""
+    for _ in range(2):
+        bed.tick()
+    bed.tree.shown.clear()
+    bed.tree.stalled.clear()
+    for _ in range(sampler._THOROUGH):
+        bed.tick(closely=set(NAMES))
+    assert sorted(bed.tree.shown) == sorted(bed.tree.stalled) == sorted(NAMES)
+    bed.tree.spend("c-1", pids=7)  # a process from outside has entered it, and sleeps
+    found = [bed.tick()[1]["c-1"].pids for _ in range(sampler._THOROUGH)]
+    assert found[-1] == 7
+
+
+def test_one_that_wakes_lets_the_use_of_all_be_read_but_only_its_own_other_files(bed: Bed) -> None:
+    for _ in range(5):
+        bed.tick()
+    bed.tree.shown.clear()
+    bed.tree.stalled.clear()
+    bed.tree.spend("c-7", cpu_s=0.5, cpu_stalled_s=0.25, oom_kills=1)
+    read, uses = bed.tick()
+    assert set(read) == set(NAMES)
+    assert bed.tree.shown == bed.tree.stalled == ["c-7"]
+    assert (uses["c-7"].cpu_stalled, uses["c-7"].oom_kills) == (0.25, 1)
+
+
 def test_those_that_work_are_read_at_each_tick_and_do_not_wake_the_others(bed: Bed) -> None:
     for number in range(10):
-        bed.tree.use("c-0", cpu_s=0.9, disk_bytes=100)
+        bed.tree.spend("c-0", cpu_s=0.9, disk_bytes=100)
         read, uses = bed.tick()
         assert "c-0" in read
         if number:
@@ -247,7 +279,7 @@ def test_those_that_work_are_read_at_each_tick_and_do_not_wake_the_others(bed: B
 @pytest.mark.parametrize("change", [{"cpu_stalled_s": 1.0}, {"memory_working_set_bytes": 2000}, {"oom_kills": 1}])
 def test_one_that_stalls_or_changes_otherwise_is_not_quiet(bed: Bed, change: dict[str, Any]) -> None:
     bed.tick()
-    bed.tree.use("c-3", **change)
+    bed.tree.spend("c-3", **change)
     bed.tick()
     assert "c-3" in bed.tick()[0]
 
@@ -255,11 +287,11 @@ def test_one_that_stalls_or_changes_otherwise_is_not_quiet(bed: Bed, change: dic
 def test_one_whose_memory_is_reclaimed_is_read_at_once(bed: Bed) -> None:
     """The kernel does that outside of the container: the container uses no processor for it."""
     for name in NAMES:
-        bed.tree.use(name, memory_current_bytes=100 << 20, memory_working_set_bytes=100 << 20)
+        bed.tree.spend(name, memory_current_bytes=100 << 20, memory_working_set_bytes=100 << 20)
     for _ in range(5):
         bed.tick()
     for name in NAMES[:ROUND]:
-        bed.tree.use(name, memory_current_bytes=60 << 20, memory_working_set_bytes=60 << 20)
+        bed.tree.spend(name, memory_current_bytes=60 << 20, memory_working_set_bytes=60 << 20)
     _, uses = bed.tick()
     assert [use.memory_bytes >> 20 for use in uses.values()] == [60] * ROUND + [100] * (len(NAMES) - ROUND)
 
@@ -276,7 +308,7 @@ def test_traffic_wakes_the_container_that_had_it(bed: Bed) -> None:
 def test_a_vanished_container_is_left_out_by_the_next_round(bed: Bed) -> None:
     for _ in range(3):
         bed.tick()
-    bed.tree.use("c-5", cpu_s=1.0)
+    bed.tree.spend("c-5", cpu_s=1.0)
     bed.tree.remove("c-5")
     _, uses = bed.tick()
     assert set(uses) == set(NAMES) - {"c-5"}
@@ -293,7 +325,7 @@ class Uses(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES), cpu_s=st.sampled_from((0.0, 0.0001, 0.5)), disk_bytes=st.sampled_from((0, 512)))
     def use(self, name: str, cpu_s: float, disk_bytes: int) -> None:
         if name in self.bed.tree.samples:
-            self.bed.tree.use(name, cpu_s, disk_bytes)
+            self.bed.tree.spend(name, cpu_s, disk_bytes)
 
     @rule(name=st.sampled_from(NAMES))
     def remove(self, name: str) -> None:
