@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.cgroups import blk_throttle_workaround
-from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone, NotSupported
+from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone, NotSupported, cgroups_below
 from agent.cgroups.limits import Applied, ConfinementChange, Surroundings
 from agent.cgroups.sample import COUNTERS, CgroupSample, Counters, Files, Total
 from agent.cgroups.shrink import STEP_BYTES, Shrunk, reclaim, shrink_memory
@@ -238,14 +238,6 @@ class Cgroup:
         return True
 
     def _below(self) -> list[Path]:
-        """Return the cgroups below, the deepest first."""
-        found: list[Path] = []
-        pending = [self.path]
-        while pending:
-            path = pending.pop()
-            try:
-                pending += [path / name for name in self._filesystem.children(os.fsencode(path))]
-            except OSError:
-                continue  # it vanished meanwhile
-            found.append(path)
-        return found[:0:-1]
+        """Return the cgroups below, children first."""
+        below = cgroups_below(os.fsencode(self.path), self._filesystem)
+        return [Path(os.fsdecode(path)) for path in reversed(below)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -184,6 +185,18 @@ class Kernel:
 
 
 KERNEL = Kernel()
+
+
+def cgroups_below(path: bytes, filesystem: Filesystem = KERNEL) -> list[bytes]:
+    """Return the cgroups below this one, parents first; those that vanish meanwhile may be missing."""
+    found, pending = list[bytes](), [path]
+    while pending:
+        parent = pending.pop()
+        with contextlib.suppress(OSError):
+            below = [parent + b"/" + os.fsencode(name) for name in filesystem.children(parent)]
+            found += below
+            pending += below
+    return found
 
 
 class FdBudget:

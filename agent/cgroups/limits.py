@@ -7,8 +7,7 @@ import errno
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.cgroups.cpu import enforceable_burst_s, enforceable_cores
 from agent.cgroups.cpuset import parse_cpus
@@ -65,6 +64,28 @@ class _Unenforced(Exception):  # noqa: N818 - describes a state
     """The kernel accepts the value, without effect. The argument is the :class:`Reason`."""
 
 
+#: A field, its controller, and the function that enforces it.
+_Step = tuple[str, str, Callable[["ConfinementChange"], None]]
+
+
+def _plain(name: str, controller: str, interface: str) -> _Step:
+    """Return the step of a field whose value the kernel takes as it is."""
+
+    def change(self: ConfinementChange) -> None:
+        self._put(controller, interface, getattr(self._wanted, name))
+
+    return name, controller, change
+
+
+def _disk_limit_of(name: str) -> _Step:
+    """Return the step of a limit of disks, one of :data:`DISK_KEYS`."""
+
+    def change(self: ConfinementChange) -> None:
+        self._disk_limit(name)
+
+    return name, "io", change
+
+
 class ConfinementChange:
     """A change of one cgroup's confinement; its private methods enforce a field or raise the obstacle."""
 
@@ -93,14 +114,14 @@ class ConfinementChange:
         if "cpu_cores" in changed and self._wanted.cpu_burst_s:  # the burst is at most the quota
             changed |= {"cpu_burst_s"}
         failed: dict[str, str] = {}
-        for name, controller, change in self._in_order():
+        for name, controller, change in self._IN_ORDER:
             if name not in changed:
                 continue
             why = self._surroundings.missing.get(controller)
             asked = getattr(self._wanted, name) != getattr(_DEFAULTS, name)
             try:
                 if why is None:
-                    change()
+                    change(self)
             except Gone:
                 raise
             except _Unenforced as unenforced:
@@ -112,30 +133,6 @@ class ConfinementChange:
                 failed[name] = str(why)
         return Applied(failed, tuple(dict.fromkeys(self._written)), self._shrink_to_bytes)
 
-    def _in_order(self) -> tuple[tuple[str, str, Callable[[], None]], ...]:
-        """Return field, controller and the function that enforces the field, in the order that the kernel requires.
-
-        A quota may not be less than the burst (EINVAL otherwise); ``memory.high`` stays below ``memory.max``.
-        """
-        wanted = self._wanted
-        return (
-            ("opportunistic", "cpu", self._opportunistic),
-            ("cpu_weight", "cpu", self._cpu_weight),
-            ("cpu_burst_s", "cpu", self._less_burst),
-            ("cpu_cores", "cpu", partial(self._put, "cpu", "max", enforceable_cores(wanted.cpu_cores))),
-            ("cpu_burst_s", "cpu", self._more_burst),
-            ("cpus", "cpuset", self._cpus),
-            ("memory_min_bytes", "memory", partial(self._put, "memory", "min", wanted.memory_min_bytes)),
-            ("memory_low_bytes", "memory", partial(self._put, "memory", "low", wanted.memory_low_bytes)),
-            ("memory_max_bytes", "memory", self._more_memory_max),
-            ("memory_high_bytes", "memory", partial(self._put, "memory", "high", wanted.memory_high_bytes)),
-            ("memory_max_bytes", "memory", self._less_memory_max),
-            ("oom_group", "memory", partial(self._put, "memory", "oom_group", wanted.oom_group)),
-            ("disk_weight", "io", self._disk_weight),
-            *((name, "io", partial(self._disk_limit, name)) for name in DISK_KEYS),
-            ("pids_max", "pids", partial(self._put, "pids", "max", wanted.pids_max)),
-        )
-
     def _put(self, name: str, interface: str, value: Any) -> None:
         """Set an attribute of the controller of this name."""
         controller: V2Controller = getattr(self._files, name)
@@ -143,6 +140,9 @@ class ConfinementChange:
             self._written.append(filename)
 
     # ------------------------------------------------------------ cpu
+
+    def _cpu_cores(self) -> None:
+        self._put("cpu", "max", enforceable_cores(self._wanted.cpu_cores))
 
     def _opportunistic(self) -> None:
         """Set the idle class: opportunistic work runs when no other work needs the processor."""
@@ -264,6 +264,26 @@ class ConfinementChange:
                 failure = error
         if failure is not None:
             raise failure
+
+    #: In the order that the kernel requires: a quota may not be less than the burst (EINVAL otherwise), and
+    #: ``memory.high`` stays below ``memory.max``.
+    _IN_ORDER: ClassVar[tuple[_Step, ...]] = (
+        ("opportunistic", "cpu", _opportunistic),
+        ("cpu_weight", "cpu", _cpu_weight),
+        ("cpu_burst_s", "cpu", _less_burst),
+        ("cpu_cores", "cpu", _cpu_cores),
+        ("cpu_burst_s", "cpu", _more_burst),
+        ("cpus", "cpuset", _cpus),
+        _plain("memory_min_bytes", "memory", "min"),
+        _plain("memory_low_bytes", "memory", "low"),
+        ("memory_max_bytes", "memory", _more_memory_max),
+        _plain("memory_high_bytes", "memory", "high"),
+        ("memory_max_bytes", "memory", _less_memory_max),
+        _plain("oom_group", "memory", "oom_group"),
+        ("disk_weight", "io", _disk_weight),
+        *map(_disk_limit_of, DISK_KEYS),
+        _plain("pids_max", "pids", "max"),
+    )
 
 
 def enforceable_rate(key: str, limit: int | None) -> int | None:

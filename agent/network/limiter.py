@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import wraps
@@ -20,6 +20,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import structlog
 from pyroute2.netlink.exceptions import NetlinkError
 
+from agent.cgroups.filesystem import cgroups_below
 from agent.network import bpf, htb_parameters
 from agent.network.bpf_map import BpfMap, Counters
 from agent.network.htb import HANDLE, Htb, default_routes, reason
@@ -231,9 +232,8 @@ class NetworkLimiter:
                 for slot in self._containers:
                     self._carry_out(slot)
         repaired += self._remove_roots(roots - {tree.link.index for tree in self._trees})
-        if under is not None:
-            repaired += _stray_programs(under, {container.cgroup for container in self._containers.values()})
-        return repaired
+        known_cgroups = [container.cgroup for container in self._containers.values()]
+        return repaired + (_stray_programs(under, known_cgroups) if under is not None else [])
 
     @_in_worker
     def not_enforced(self) -> dict[int, dict[str, str]]:
@@ -384,10 +384,10 @@ def _lost(container: _Container) -> list[bpf.Direction]:
     return [each for each, program in container.programs.items() if program not in there[each]]
 
 
-def _stray_programs(under: Path, known: set[Path]) -> list[str]:
-    """Detach our programs from all cgroups below a directory that have no container any more."""
-    cgroups = (Path(directory) for directory, _, _ in os.walk(under))
-    return [f"programs of {each} were removed" for each in cgroups if each not in known and _unmark(each)]
+def _stray_programs(under: Path, known: Collection[Path]) -> list[str]:
+    """Detach our programs from a directory and all cgroups below it that are not the cgroup of a container."""
+    strays = {str(under), *map(os.fsdecode, cgroups_below(bytes(under)))} - set(map(str, known))
+    return [f"programs of {each} were removed" for each in sorted(strays) if _unmark(Path(each))]
 
 
 def _why_not_marked(cgroup: Path, error: OSError) -> str:

@@ -137,6 +137,22 @@ def test_programs_of_an_earlier_agent_are_looked_for_only_on_containers_of_its_t
         assert looked == [former]
 
 
+def test_our_programs_are_removed_from_all_cgroups_that_are_no_container_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, other = tmp_path / "c-1" / "its" / "own", tmp_path / "c-2"
+    for cgroup in (inside, other):
+        cgroup.mkdir(parents=True)
+    there = {tmp_path / "c-1", inside, other}
+    monkeypatch.setattr(limiter, "BpfMap", Mock())
+    monkeypatch.setattr(limiter.bpf, "attach", lambda cgroup, programs, slot: {})
+    monkeypatch.setattr(limiter.bpf, "former_slot", lambda cgroup: None)
+    monkeypatch.setattr(limiter.bpf, "detach", lambda cgroup: int(cgroup in there))
+    with made_on(Kernel(), Messages(), monkeypatch) as made:
+        repaired = made.reconcile({1: (tmp_path / "c-1", Shape())}, tmp_path).result()
+    assert repaired == [f"programs of {each} were removed" for each in (inside, other)]
+
+
 def test_a_link_without_our_root_is_left_alone_by_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel()
     kernel.there = [Link(2, "eth0"), Link(3, "eth1")]
