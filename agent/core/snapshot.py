@@ -15,7 +15,7 @@ class ContainerUse(msgspec.Struct, frozen=True):
     ``memory_unreclaimable_bytes``: all the rest of its memory. ``cpu_throttled`` is the fraction of the time for which
     ``cpu.max`` throttled it; ``…_stalled`` that for which at least one of its tasks waited for a processor, for memory,
     or for a disk (PSI). ``memory_peak_bytes``, ``pids``, ``oom_kills`` and ``memory_high_events`` are for people only:
-    while the container runs, they are at most four samples old. The peak is never below the memory of the sample.
+    they are at most four samples old, 64 while its processes sleep. The peak is never below the memory of the sample.
     ``…_stalled`` may be as old where no decision depends on them: of a container without promised cores or a profile,
     while no opportunistic work runs or waits on the node.
     """
