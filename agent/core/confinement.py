@@ -88,14 +88,17 @@ def differing(before: Confinement | None, after: Confinement) -> frozenset[str]:
 def worth_saying(
     not_enforced: Mapping[str, str], spec: ContainerSpec, limits: Limits, *, opportunistic: bool
 ) -> dict[str, str]:
-    """Return the unenforced settings that were asked for: limits, the class, a share of the network. The other
-    protections that this host lacks are reported by `penstock check`.
+    """Return the unenforced settings that were asked for: limits, the class, a share of the network, the end of the
+    whole container when it is out of memory. The other protections that this host lacks are reported by
+    `penstock check`.
     """
     asked = {name for name in limits.__struct_fields__ if getattr(limits, name) is not None}
     if opportunistic:
         asked.add("opportunistic")
     if spec.network_bytes_per_s:
         asked.add("network_rate_bytes_per_s")
+    if spec.oom_group:
+        asked.add("oom_group")
     return {name: why for name, why in not_enforced.items() if name.split(" ")[0] in asked}
 
 

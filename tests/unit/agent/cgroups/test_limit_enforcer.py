@@ -132,6 +132,13 @@ def test_a_default_that_is_not_enforced_is_not_worth_saying() -> None:
     assert worth_saying(missing, spec, Limits(pids_max=5), opportunistic=False) == missing
 
 
+def test_an_end_of_the_whole_container_that_was_asked_for_is_worth_saying() -> None:
+    missing = {"oom_group": "no memory controller"}
+    for asked in (True, False):
+        spec = ContainerSpec(argv=("x",), oom_group=asked)
+        assert worth_saying(missing, spec, Limits(), opportunistic=False) == (missing if asked else {})
+
+
 # ---------------------------------------------------------------- what protects all containers together
 # It grows with the first that needs it, and shrinks with the next sample.
 
