@@ -233,9 +233,6 @@ class Executor:
                 if gone.asked:  # else the journal has `starting`, and the next agent knows that no launcher was asked
                     self.on_event(self._orphan(container, not_enforced))
                 return
-            except LaunchFailed as error:
-                self.on_event(e.ContainerNotStarted(container, str(error), error.exit_status))
-                return
             except Exception as error:  # noqa: BLE001 - the outermost frame of a task: nothing may start for ever
                 self._not_started(container, error)
                 return
@@ -278,7 +275,10 @@ class Executor:
         """Report a start that failed. An unexpected failure is logged, and must not leave a container that is
         starting for ever, with its promise.
         """
-        if not isinstance(error, LaunchFailed | OSError):
+        if isinstance(error, LaunchFailed):
+            self.on_event(e.ContainerNotStarted(container, str(error), error.exit_status, error.limit))
+            return
+        if not isinstance(error, OSError):
             log.error("a start failed", container=container, exc_info=error)
         self.on_event(e.ContainerNotStarted(container, str(error) or type(error).__name__))
 
@@ -347,7 +347,7 @@ class Executor:
         not_enforced, cgroup = await self._limit_enforcer.create(new.container, confinement, new.groups)
         unmet = worth_saying(not_enforced, spec, spec.limits, opportunistic=spec.opportunistic) if spec.strict else {}
         for name, why in unmet.items():
-            raise LaunchFailed(f"not started, as limits are strict: {name} is not enforced: {why}")
+            raise LaunchFailed(f"not started, as limits are strict: {name} is not enforced: {why}", limit=name)
         if cgroup is None:
             return not_enforced, None
         procs = cgroup.open_procs()

@@ -265,15 +265,16 @@ class Shell:
                 future = self._launching.pop(container, None)
                 if future is not None and not future.done():
                     future.set_result(Launched(container=container, pid=pid, not_enforced=not_enforced))
-            case e.ContainerNotStarted(container, message, exit_status):
+            case e.ContainerNotStarted(container, message, exit_status, limit):
                 future = self._launching.pop(container, None)
                 if future is not None and not future.done():
-                    future.set_exception(unavailable(message, exit_status=exit_status or 0))
+                    future.set_exception(unavailable(message, exit_status=exit_status or 0, limit=limit))
 
 
 def _unmet(record: ContainerRecord, limits: Collection[str]) -> RpcError | None:
     """Return the refusal for the first of these limits that is not enforced; its name may be followed by a link's."""
     for name, why in record.not_enforced.items():
         if name.split(" ")[0] in limits:
-            return refused(f"limits are strict, and nothing was changed: {name} is not enforced: {why}")
+            said = f"limits are strict, and nothing was changed: {name} is not enforced: {why}"
+            return refused(said, limit=name)
     return None

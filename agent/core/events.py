@@ -130,11 +130,14 @@ class ContainerStarted:
 
 @dataclass(frozen=True, slots=True)
 class ContainerNotStarted:
-    """A container did not start: why, for its user, and the exit status a shell would return (126, 127), if any."""
+    """A container did not start: why, for its user, the exit status a shell would return (126, 127), if any, and the
+    strict limit that is not enforced, if that is why.
+    """
 
     container: str
     message: str
     exit_status: int | None = None
+    limit: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,13 @@ class LaunchFailed(Exception):  # noqa: N818 - describes a state
     """Why a command could not be started or adopted: one line for its user.
 
     ``exit_status`` is what a shell would return: 127 if the command does not exist, 126 if it cannot be executed, None
-    for other failures.
+    for other failures. ``limit`` is the strict limit that the host does not enforce, empty for other failures.
     """
 
-    def __init__(self, message: str, exit_status: int | None = None) -> None:
+    def __init__(self, message: str, exit_status: int | None = None, *, limit: str = "") -> None:
         super().__init__(message)
         self.exit_status = exit_status
+        self.limit = limit
 
 
 class LauncherGone(LaunchFailed):

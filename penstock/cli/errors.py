@@ -9,12 +9,15 @@ from penstock.cli.plain_text import printable
 
 
 class CommandError(Exception):
-    """``status`` is one of :class:`penstock.cli.exit_statuses.Status`, or the exit status of a command that was run."""
+    """``status`` is one of :class:`penstock.cli.exit_statuses.Status`, or the exit status of a command that was run.
+    ``limit`` is the agent's name of the strict limit that is not enforced, if the message is about one.
+    """
 
-    def __init__(self, message: str, *, status: int = Status.FAILED, of_command: bool = True) -> None:
+    def __init__(self, message: str, *, status: int = Status.FAILED, of_command: bool = True, limit: str = "") -> None:
         super().__init__(" ".join(message.split()))
         self.status = status
         self.of_command = of_command
+        self.limit = limit
 
 
 def note(command: str, text: str) -> None:

@@ -40,7 +40,7 @@ def failures_told(*, named: str = "") -> Iterator[None]:
             status = error.body.exit_status or Status.FAILED
         else:
             status = Status.UNKNOWN if named and error.body.field == named else Status.USAGE
-        raise CommandError(_text(error, named), status=status) from None
+        raise CommandError(_text(error, named), status=status, limit=error.body.limit) from None
 
 
 def converse(work: Coroutine[Any, Any, T], *, named: str = "") -> T:

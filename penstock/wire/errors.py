@@ -20,7 +20,8 @@ class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``exit_status`` is a shell's exit status for a command that could not be run: 127 if there is no such command, 126
     if it cannot be executed; 0 for all other errors. ``cancelled_by`` is the user who cancelled the job that is to be
-    joined.
+    joined. ``limit`` is the limit, as in ``not_enforced`` of a container, that the host does not enforce although
+    limits are strict.
     """
 
     METHOD: ClassVar[str] = "error"  # the notification of an error that answers no request
@@ -30,6 +31,7 @@ class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
     remedy: str = ""
     exit_status: int = 0
     cancelled_by: str = ""
+    limit: str = ""
 
 
 class RpcError(Exception):
@@ -44,9 +46,10 @@ class RpcError(Exception):
         remedy: str = "",
         exit_status: int = 0,
         cancelled_by: str = "",
+        limit: str = "",
     ) -> None:
         super().__init__(message)
-        self.body = ErrorBody(code, message, field, remedy, exit_status, cancelled_by)
+        self.body = ErrorBody(code, message, field, remedy, exit_status, cancelled_by, limit)
 
     @classmethod
     def of(cls, body: ErrorBody) -> "RpcError":
@@ -72,11 +75,11 @@ def bad_request(message: str, *, field: str = "", remedy: str = "") -> RpcError:
     return RpcError(ErrorCode.BAD_REQUEST, message, field=field, remedy=remedy)
 
 
-def refused(message: str, *, field: str = "", remedy: str = "", cancelled_by: str = "") -> RpcError:
+def refused(message: str, *, field: str = "", remedy: str = "", cancelled_by: str = "", limit: str = "") -> RpcError:
     """Return the refusal of a valid request."""
-    return RpcError(ErrorCode.REFUSED, message, field=field, remedy=remedy, cancelled_by=cancelled_by)
+    return RpcError(ErrorCode.REFUSED, message, field=field, remedy=remedy, cancelled_by=cancelled_by, limit=limit)
 
 
-def unavailable(message: str, *, remedy: str = "", exit_status: int = 0) -> RpcError:
+def unavailable(message: str, *, remedy: str = "", exit_status: int = 0, limit: str = "") -> RpcError:
     """Return an error for something that the host lacks."""
-    return RpcError(ErrorCode.UNAVAILABLE, message, remedy=remedy, exit_status=exit_status)
+    return RpcError(ErrorCode.UNAVAILABLE, message, remedy=remedy, exit_status=exit_status, limit=limit)

@@ -57,8 +57,8 @@ class Bed:
         self.executor = Executor(cast(Any, self.launcher), tree, enforcer, stdio, directory)
         self.shell = make_shell(Journal(directory), self.executor)
 
-    async def launch(self, limits: Limits, *, strict: bool, adopt: bool = False) -> Launched:
-        spec = ContainerSpec(argv=("x",), limits=limits, strict=strict)
+    async def launch(self, limits: Limits, *, strict: bool, adopt: bool = False, oom_group: bool = False) -> Launched:
+        spec = ContainerSpec(argv=("x",), limits=limits, strict=strict, oom_group=oom_group)
         adopted = e.AdoptRequested(1, spec, PID, tree=False)
         return await self.shell.launch(adopted if adopt else e.Requested(m.LAUNCH, 1, Launch(container=spec)))
 
@@ -85,9 +85,19 @@ async def bed(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
 async def test_a_container_with_a_limit_that_cannot_be_enforced_is_not_started_or_adopted(
     bed: Bed, adopt: bool
 ) -> None:
-    with pytest.raises(RpcError, match="not started, as limits are strict: memory_max_bytes is not enforced: "):
+    said = "not started, as limits are strict: memory_max_bytes is not enforced: "
+    with pytest.raises(RpcError, match=said) as refused:
         await bed.launch(MEMORY, strict=True, adopt=adopt)
+    assert refused.value.body.limit == "memory_max_bytes"
     assert await bed.is_as_before()
+
+
+async def test_the_end_of_the_whole_container_is_a_limit_like_others(bed: Bed) -> None:
+    with pytest.raises(RpcError, match="oom_group is not enforced: ") as refused:
+        await bed.launch(Limits(), strict=True, oom_group=True)
+    assert refused.value.body.limit == "oom_group"
+    assert await bed.is_as_before()
+    assert "oom_group" in (await bed.launch(Limits(), strict=False, oom_group=True)).not_enforced
 
 
 async def test_it_is_started_where_limits_are_not_strict_and_the_answer_names_those_not_enforced(bed: Bed) -> None:

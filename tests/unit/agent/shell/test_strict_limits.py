@@ -87,8 +87,9 @@ async def test_a_profile_of_a_link_that_cannot_be_limited_changes_nothing(bed: B
 
 @pytest.mark.parametrize(("limit", "said"), NOT_HERE.items())
 async def test_a_new_limit_that_cannot_be_enforced_changes_nothing(bed: Bed, limit: str, said: tuple[str, str]) -> None:
-    with pytest.raises(RpcError, match="nothing was changed: {} is not enforced: {}".format(*said)):
+    with pytest.raises(RpcError, match="nothing was changed: {} is not enforced: {}".format(*said)) as refused:
         await bed.resize(strict=True, cpu_cores=1.0, **{limit: 64 * MIB})
+    assert refused.value.body.limit == said[0]
     assert bed.now() == (Limits(cpu_cores=1.5), None, {})
     assert await bed.resize(strict=False, **{limit: 64 * MIB}) == dict([said])
     assert await bed.resize(strict=True, cpu_cores=1.0) == dict([said]), "only the named one is strict"

@@ -11,7 +11,9 @@ import pytest
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError
 from penstock.cli.limits import add_class, add_limits, changes, specification, strict_by_option, warn
+from penstock.cli.session import failures_told
 from penstock.model.container import Choice, Limits, Notice
+from penstock.wire.errors import refused
 
 
 def parse(*argv: str, removable: bool = False) -> argparse.Namespace:
@@ -120,7 +122,23 @@ def test_each_option_that_is_not_enforced_is_named_once(capsys: pytest.CaptureFi
         ("container: memory_max_bytes is unknown", "container: memory_max_bytes is unknown"),
     ],
 )
-def test_a_strict_limit_that_is_not_enforced_has_the_name_of_its_option(agent: str, shown: str) -> None:
+def test_an_older_agent_s_strict_limit_has_the_name_of_its_option(agent: str, shown: str) -> None:
     with pytest.raises(CommandError, match=shown) as caught, strict_by_option():
         raise CommandError(agent, status=7, of_command=False)
     assert (caught.value.status, caught.value.of_command) == (7, False)
+
+
+@pytest.mark.parametrize(
+    ("limit", "agent", "shown"),
+    [
+        ("memory_max_bytes", "strict, and memory_max_bytes has no effect", "strict, and --memory has no effect"),
+        ("network_egress_bytes_per_s on eth0", "no network_egress_bytes_per_s on eth0", "no --net on eth0"),
+        ("oom_group", "x is not enforced: oom_group", "x is not enforced: --oom-group"),
+        ("cpu_weight", "strict: cpu_weight has no effect", "strict: cpu_weight has no effect"),
+    ],
+)
+def test_a_strict_limit_that_is_not_enforced_has_the_name_of_its_option(limit: str, agent: str, shown: str) -> None:
+    """The agent names the limit in a field; its message may be in any words."""
+    with pytest.raises(CommandError) as caught, strict_by_option(), failures_told():
+        raise refused(agent, limit=limit)
+    assert str(caught.value) == shown
