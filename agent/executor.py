@@ -16,7 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import structlog
 
 from agent.cgroup_retries import CgroupRetries
-from agent.cgroups import CgroupTree, Total
+from agent.cgroups import Cgroup, CgroupTree, Total
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement, confine, worth_saying
@@ -25,6 +25,7 @@ from agent.launcher import Exited, Launcher, LauncherGone, LaunchFailed, Start
 from agent.launcher.oom import set_oom_score_adj
 from agent.limit_enforcer import LimitEnforcer
 from agent.nice import NiceValues, host_processes, renice_tree
+from agent.output import open_output
 from agent.removals import Removals
 from agent.stdio import Stdio
 
@@ -74,11 +75,11 @@ class Executor:
     # ------------------------------------------------------------ instructions
 
     def kill(self, container: str) -> None:
-        """Kill every process; the exit returns as ContainerExited."""
+        """Kill every process, and the first one even outside of the cgroup; the exit returns as ContainerExited."""
         reach(Point.KILL_ASKED)
         if self._tree is not None:
-            kill = self._tree.get(container).kill
-            self._retries.act("kill", container, partial(self._let_end, container, lambda lives: kill()))
+            self._retries.act("kill", container, partial(self._kill, container, self._tree.get(container)))
+            self._kill_session(container, outside=True)
         else:
             self._kill_session(container)
         reach(Point.KILL_DONE)
@@ -122,17 +123,24 @@ class Executor:
         self._retries.drop(ended.container)
         self._nice.drop(ended.container)
         if self._tree is not None:
-            end = partial(self._let_end, ended.container, self._tree.get(ended.container).end)
+            end = partial(self._end, ended.container, self._tree.get(ended.container))
             self._retries.act("end", ended.container, end, partial(self._report_end, ended))
         else:
             self._kill_session(ended.container)
             self._report_end(ended, None)
 
-    def _let_end(self, container: str, kill: Callable[[bool], T]) -> T:
-        """Kill the remaining processes, if any ``lives``, and give them the processor to end."""
-        if lives := self._populated(container):
+    def _kill(self, container: str, cgroup: Cgroup) -> None:
+        self._let_end(container, cgroup)
+        cgroup.kill()
+
+    def _end(self, container: str, cgroup: Cgroup) -> Total | None:
+        return cgroup.end(self._let_end(container, cgroup))
+
+    def _let_end(self, container: str, cgroup: Cgroup) -> bool:
+        """Give the processes that remain the processor to end; return whether any do."""
+        if lives := cgroup.populated():
             self._limit_enforcer.let_end(container)
-        return kill(lives)
+        return lives
 
     def _report_end(self, ended: Exited, used: Total | None) -> None:
         used = used or Total(ended.cpu_seconds, ended.max_rss_bytes, oom_kills=0)
@@ -331,10 +339,10 @@ class Executor:
         return self._tree is not None and self._tree.get(container).populated()
 
     @_in_a_task
-    async def _kill_session(self, container: str) -> None:
+    async def _kill_session(self, container: str, *, outside: bool = False) -> None:
         if self._launcher is not None:
             with contextlib.suppress(LauncherGone):
-                await self._launcher.kill_session(container)
+                await self._launcher.kill_session(container, outside=outside)
 
     async def _create(
         self, new: i.StartContainer | i.AdoptProcess, opened: contextlib.ExitStack, *, borrowed: bool = False
@@ -373,16 +381,7 @@ class Executor:
             for descriptor in passed:
                 opened.callback(os.close, descriptor)
             return passed
-        directory = self._outputs / instruction.container
-        directory.mkdir(mode=0o700, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        opened.callback(os.close, nothing)
-        files = []
-        for name in ("stdout", "stderr"):
-            files.append(os.open(directory / name, flags, 0o600))
-            opened.callback(os.close, files[-1])  # at once: the next may not open
-        return nothing, files[0], files[1]
+        return open_output(self._outputs / instruction.container, opened)
 
     def remove(self, container: str) -> None:
         """Remove a container: its cgroup, its network class, the launcher's record."""

@@ -6,6 +6,7 @@ its limit is punched out (the offsets of the rest do not change), so a reader th
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -20,6 +21,23 @@ CHUNK_BYTES = 256 * 1024
 _PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # linux/falloc.h
 _BLOCK = 4096
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+def open_output(directory: Path, opened: contextlib.ExitStack) -> tuple[int, int, int]:
+    """Open a container's standard streams: nothing to read, and the files of its output, which ``opened`` closes.
+
+    Raises:
+        OSError: a file cannot be opened.
+    """
+    directory.mkdir(mode=0o700, exist_ok=True)
+    appended = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    streams = (Path(os.devnull), os.O_RDONLY), (directory / "stdout", appended), (directory / "stderr", appended)
+    descriptors = []
+    for path, flags in streams:
+        descriptors.append(os.open(path, flags | os.O_CLOEXEC, 0o600))
+        opened.callback(os.close, descriptors[-1])  # at once: the next may not open
+    stdin, stdout, stderr = descriptors
+    return stdin, stdout, stderr
 
 
 def read_output(path: Path, offset: int) -> Output:

@@ -137,6 +137,16 @@ def _status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+def may_signal(uid: int, pid: int) -> bool:
+    """Return whether a user may signal a process (kill(2)): whether its real or saved user is this one.
+
+    Raises:
+        ProcessLookupError: it has ended.
+    """
+    real, _, saved, _ = map(int, _status(pid)["Uid"].split())
+    return uid in {0, real, saved}
+
+
 def cgroup_of(pid: int) -> str:
     """Return a process's cgroup v2 path below the mount, "" if there is none.
 

@@ -167,9 +167,14 @@ class Launcher:
         """Signal the process group of a container's first process (an adopted one: itself); no error if it is gone."""
         await self._ask({"do": "signal", "container": container, "signal": signum})
 
-    async def kill_session(self, container: str) -> None:
-        """Send SIGKILL to every process of the container's session, for containers without a cgroup."""
-        await self._ask({"do": "kill_session", "container": container})
+    async def kill_session(self, container: str, *, outside: bool = False) -> None:
+        """Send SIGKILL to every process of the container's session (an adopted process: itself), for containers without
+        a cgroup.
+
+        ``outside``: only if another program has moved its first process out of its cgroup; not to an adopted one that
+        is another user's by now. An older launcher ignores such a request.
+        """
+        await self._ask({"do": "kill_outside" if outside else "kill_session", "container": container})
 
     async def acknowledge(self, container: str) -> None:
         """Let the launcher drop the exit of a container, which was recorded."""

@@ -24,13 +24,14 @@ from typing import Any
 
 import msgpack
 
-from agent.cgroup_root import cgroup2_mount, container_directory, members
+from agent.cgroup_root import cgroup2_mount, container_directory
 from agent.launcher.account import Account
 from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
 from agent.launcher.borrow import former, place_of, put_back
 from agent.launcher.child import Spawner
 from agent.launcher.descriptors import Reserve, Selector
 from agent.launcher.exits import Exits, say
+from agent.launcher.first_process import FirstProcess
 from agent.launcher.listening import listen, receive_with_descriptors
 from agent.launcher.messages import Adopt, Exited, Running, Start, widen
 from agent.launcher.session import kill_session
@@ -42,20 +43,6 @@ _MOST_REQUESTS = 100_000
 _FIRST_AGENT_S = 120.0
 #: The answer to a request that was to begin something.
 _NO_DESCRIPTOR = "the launcher has no free file descriptor; wait for the end of other containers"
-
-
-@dataclass(slots=True)
-class _Child:
-    """A container's first process. ``confined``: it has a cgroup of its own. ``adopted``: another process is its
-    parent. ``origin``: the cgroup that it was borrowed from. ``report``: the bytes of its report so far.
-    """
-
-    running: Running
-    pidfd: int
-    confined: bool
-    adopted: bool = False
-    origin: Path | None = None
-    report: bytes = b""
 
 
 @dataclass(slots=True, eq=False)
@@ -79,8 +66,8 @@ class Server:
         self._spawner = Spawner()
         self._selector = Selector()
         self._reserve = Reserve()
-        self._children: dict[str, _Child] = {}
-        self._starting: dict[str, _Child] = {}
+        self._children: dict[str, FirstProcess] = {}
+        self._starting: dict[str, FirstProcess] = {}
         self._agents: set[_Agent] = set()
         self._ending = False
         self._stopping = False
@@ -116,7 +103,7 @@ class Server:
             with contextlib.suppress(OSError):  # the others are ended nevertheless
                 if child.origin is not None:
                     self._put_back(child)
-                elif not child.adopted or self._in_its_cgroup(child):
+                elif not child.adopted or child.in_its_cgroup():
                     self._kill_session(child)
         if self._stopping and self._cgroup_root is not None:
             # Includes processes that left the session, and containers of a launcher that died; needs Linux 5.14.
@@ -245,6 +232,8 @@ class Server:
             case "kill_session":
                 if (child := self._children.get(request["container"])) is not None:
                     self._kill_session(child)
+            case "kill_outside":
+                self._kill_outside(request["container"])
             case "acknowledge":
                 self._exits.drop(request["container"])
             case "shutdown":
@@ -262,11 +251,11 @@ class Server:
         except OSError as error:
             return {"error": f"no process can be started: {os.strerror(error.errno or 0)}"}
         running = Running(start.container, pid, start.user, time.time())
-        child = self._starting[start.container] = _Child(running, pidfd, bool(procs))
+        child = self._starting[start.container] = FirstProcess(running, pidfd, bool(procs))
         self._selector.watch(report, lambda _: self._reported(agent, request_id, child, report))
         return None
 
-    def _reported(self, agent: _Agent, request_id: int, child: _Child, report: int) -> None:
+    def _reported(self, agent: _Agent, request_id: int, child: FirstProcess, report: int) -> None:
         """Read from the child's pipe, which exec closes (or the child's death: then an exit follows)."""
         data = os.read(report, select.PIPE_BUF)
         if data:
@@ -284,7 +273,7 @@ class Server:
                 failure = {"error": fields[0], "status": fields[1]}
         self._started(agent, request_id, child, failure)
 
-    def _started(self, agent: _Agent, request_id: int, child: _Child, failure: dict[str, Any] | None) -> None:
+    def _started(self, agent: _Agent, request_id: int, child: FirstProcess, failure: dict[str, Any] | None) -> None:
         container = child.running.container
         del self._starting[container]
         if failure and agent in self._agents:
@@ -315,7 +304,8 @@ class Server:
                     put_back(container_directory(self._cgroup_root, container), before, mount)
                 return {"error": str(error)}
         running = Running(container, asked.pid, asked.user, time.time())
-        self._children[container] = _Child(running, pidfd, procs_fd is not None, adopted=True, origin=origin)
+        confined = procs_fd is not None
+        self._children[container] = FirstProcess(running, pidfd, confined, adopted=True, uid=asked.uid, origin=origin)
         self._selector.watch(pidfd, lambda _: self._reap(container))
         return {}
 
@@ -330,7 +320,7 @@ class Server:
         os.close(child.pidfd)
         return {}
 
-    def _put_back(self, child: _Child) -> bool:
+    def _put_back(self, child: FirstProcess) -> bool:
         with self._reserve:
             mount = cgroup2_mount()
             if child.origin is None or mount is None or self._cgroup_root is None:
@@ -339,7 +329,7 @@ class Server:
 
     # ------------------------------------------------------------ ends
 
-    def _clean_up(self, child: _Child) -> tuple[int | None, resource.struct_rusage | None]:
+    def _clean_up(self, child: FirstProcess) -> tuple[int | None, resource.struct_rusage | None]:
         """Clean up after a container; return its exit code and its use, as far as they can be known.
 
         Raises:
@@ -387,12 +377,12 @@ class Server:
         except ProcessLookupError:
             return
 
-    def _in_its_cgroup(self, child: _Child) -> bool:
-        """Return whether a container's first process is in its cgroup, and not moved out by another program."""
-        root, run = self._cgroup_root, child.running
-        return root is not None and child.confined and run.pid in members(container_directory(root, run.container))
+    def _kill_outside(self, container: str) -> None:
+        with self._reserve, contextlib.suppress(ProcessLookupError):
+            if (child := self._children.get(container)) is not None and child.is_outside():
+                self._kill_session(child)
 
-    def _kill_session(self, child: _Child) -> None:
+    def _kill_session(self, child: FirstProcess) -> None:
         if child.adopted:
             self._signal(child.running.container, signal.SIGKILL)  # its session may be its user's login
         else:

@@ -42,6 +42,6 @@ async def _kill(containers: list[str], agent: AgentClient) -> list[tuple[str, En
     await asyncio.wait([ended], timeout=_TOLD_AFTER_S)
     for running, end in zip(killed, ends, strict=True):
         if not end.done():
-            why = "a process waits for its disk, or has left the container's cgroup"
+            why = "a process waits for its disk, or is outside of the container's cgroup as another user"
             note("kill", f"{running.id} has not ended yet: {why}")
     return list(zip((running.id for running in killed), await ended, strict=True))

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from agent.cgroup_root import container_directory
-from agent.launcher import LaunchFailed, rounds
+from agent.launcher import LaunchFailed, first_process, rounds
 from agent.launcher import adopt as adopt_module
 from agent.launcher.adopt import NotAdoptable, exit_code
-from agent.launcher.messages import Adopt
+from agent.launcher.messages import Adopt, Running
 from tests.escapes import wait_until_empty
 from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, end, launcher_pid, opened
 
@@ -328,6 +328,55 @@ async def test_the_end_of_a_frozen_one(client: Client, process: Sleeper, cgroup:
     (cgroup / "cgroup.freeze").write_text("1")
     (cgroup / "cgroup.kill").write_text("1")
     assert (await client.exited()).signal == signal.SIGKILL
+
+
+async def test_the_first_process_of_a_killed_container_ends_outside_of_its_cgroup(
+    client: Client, process: Sleeper, tmp_path: Path
+) -> None:
+    """Its cgroup is a file here, so each is elsewhere, as if another program had moved it."""
+    sleeper = process()
+    with opened(tmp_path / "procs", os.O_WRONLY | os.O_CREAT) as procs:
+        await client.launcher.adopt("adopted", sleeper.pid, ME, procs_fd=procs)
+        await client.start("started", "sleep", "1000", procs_fd=procs)
+    for container in ("adopted", "started"):
+        await client.launcher.kill_session(container, outside=True)
+        exited = await client.exited()
+        assert (exited.container, exited.signal) == (container, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("where", "uid", "killed"),
+    [
+        ("/user.slice/session-3.scope", 1000, True),
+        ("/penstock/containers/c-1", 1000, False),
+        ("/penstock/containers/j-1.job/c-1/below", 1000, False),
+        ("/user.slice/session-3.scope", 1001, False),
+        ("/user.slice/session-3.scope", 0, True),
+    ],
+    ids=["outside", "inside", "below", "of another user", "adopted by root"],
+)
+def test_only_its_user_s_process_is_killed_outside_of_its_cgroup(
+    monkeypatch: pytest.MonkeyPatch, where: str, uid: int, killed: bool
+) -> None:
+    monkeypatch.setattr(first_process, "cgroup_of", lambda pid: where)
+    monkeypatch.setattr(adopt_module, "_status", lambda pid: {"Uid": "1000\t2000\t1000\t2000"})
+    running = Running("c-1", 7, "me", 0.0)
+    one = first_process.FirstProcess(running, pidfd=-1, confined=True, adopted=True, uid=uid)
+    assert one.is_outside() is killed
+
+
+async def test_a_process_in_its_cgroup_is_left_to_the_kill_of_that(
+    connect: Connect, process: Sleeper, cgroup: Path
+) -> None:
+    client, sleeper = await connect(cgroup_root=cgroup), process()
+    directory = cgroup / "containers" / "c-1"
+    directory.mkdir(parents=True)
+    with opened(directory / "cgroup.procs", os.O_WRONLY) as procs:
+        await client.launcher.adopt("c-1", sleeper.pid, ME, procs_fd=procs)
+    await client.launcher.kill_session("c-1", outside=True)
+    os.kill(sleeper.pid, signal.SIGUSR1)
+    assert (await client.exited()).signal == signal.SIGUSR1
+    directory.rmdir()
 
 
 async def test_a_stopped_launcher_ends_adopted_processes_but_not_those_that_were_moved_out(

@@ -87,6 +87,7 @@ class Living:
         self.started: list[str] = []
         self.signals: list[tuple[str, int]] = []
         self.acknowledged: list[str] = []
+        self.killed_outside: list[str] = []
 
     async def acknowledge(self, container: str) -> None:
         self.acknowledged.append(container)
@@ -95,8 +96,10 @@ class Living:
         self.started.append(start.container)
         return 7
 
-    async def kill_session(self, container: str) -> None:
-        """Of a container without a cgroup."""
+    async def kill_session(self, container: str, *, outside: bool) -> None:
+        """Of a container without a cgroup, or whose first process has left it."""
+        if outside:
+            self.killed_outside.append(container)
 
     async def signal(self, container: str, signum: int) -> None:
         self.signals.append((container, signum))
@@ -199,6 +202,16 @@ async def test_every_process_of_it_is_signalled(cgroups: Cgroups, tmp_path: Path
     await one.settle()
     assert [process.wait(LIMIT_S) for process in processes] == [-signal.SIGTERM] * 2
     assert launcher.signals == [("c-2", signal.SIGTERM)], "of others only the launcher knows the first process"
+
+
+async def test_a_kill_reaches_the_cgroup_and_a_first_process_outside_of_it(cgroups: Cgroups, tmp_path: Path) -> None:
+    launcher = Living()
+    one, _ = made(launcher, cgroups.tree, tmp_path)
+    process = cgroups.enter("c-1")
+    one.kill("c-1")
+    await one.settle()
+    assert process.wait(LIMIT_S) == -signal.SIGKILL
+    assert launcher.killed_outside == ["c-1"]
 
 
 async def test_a_container_that_dies_slowly_keeps_its_limits_until_it_is_removed(
