@@ -321,6 +321,9 @@ class Agent:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(work) for work in works]
             await stop.wait()
+            if self._link is not None:  # the next agent reports only what jobs receive from its start on
+                self._shell.read_cpu_times()
+                self._link.send_heartbeat()
             for task in running:
                 task.cancel()
 

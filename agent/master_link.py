@@ -146,14 +146,8 @@ class MasterLink:
         """
         if isinstance(self._master, TcpEndpoint):
             assert self._contexts is not None, "penstock.security.doors refuses TCP without TLS"
-            return await connect_tcp(
-                self._master.host,
-                self._master.port,
-                self,
-                self._contexts.current(),
-                self._master_name,
-                LINK_FRAME_BYTES,
-            )
+            host, port, contexts = self._master.host, self._master.port, self._contexts.current()
+            return await connect_tcp(host, port, self, contexts, self._master_name, LINK_FRAME_BYTES)
         peer = await connect_unix(str(self._master), self, max_frame_bytes=LINK_FRAME_BYTES)
         try:
             server = peer.get_extra_info("socket")
@@ -296,7 +290,7 @@ class MasterLink:
 
     async def _beat(self) -> None:
         """Send heartbeats until the connection is lost."""
-        self._send_heartbeat()
+        self.send_heartbeat()
         await self._lost.wait()
         raise ConnectionResetError("the master closed the connection")
 
@@ -305,14 +299,15 @@ class MasterLink:
         now = self._loop.time()
         if now >= next_tick_s(self._sampled_at, self._heartbeat_s) - _LATE * self._heartbeat_s:
             self._sampled_at = now
-            self._send_heartbeat()
+            self.send_heartbeat()
 
     def send_soon(self) -> None:
         """Send a heartbeat shortly, with all other messages until then."""
         if self._soon is None and self._peer is not None:
-            self._soon = self._loop.call_later(COALESCE_S, self._send_heartbeat)
+            self._soon = self._loop.call_later(COALESCE_S, self.send_heartbeat)
 
-    def _send_heartbeat(self) -> None:
+    def send_heartbeat(self) -> None:
+        """Send a heartbeat now, if there is a master."""
         for timer in (self._soon, self._late):
             if timer is not None:
                 timer.cancel()
@@ -320,7 +315,7 @@ class MasterLink:
         if self._peer is not None:
             due_s = (1.0 + _LATE) * self._heartbeat_s
             # Before it is sent: heartbeats go on after an error.
-            self._late = self._loop.call_later(due_s, self._send_heartbeat)
+            self._late = self._loop.call_later(due_s, self.send_heartbeat)
             self._peer.notify(api.HEARTBEAT.name, self._shell.node.heartbeat(time.monotonic()))
 
     def check_certificates(self) -> None:

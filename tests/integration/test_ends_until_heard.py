@@ -158,7 +158,7 @@ def test_a_sample_is_sent_at_once_and_no_other_before_the_next_heartbeat_is_due(
     clock, sent = SimpleNamespace(now=0.0), []
     monkeypatch.setattr("asyncio.get_running_loop", lambda: SimpleNamespace(time=lambda: clock.now))
     link = MasterLink(shell([]), UnixEndpoint(Path("/none")), Journal(tmp_path))
-    monkeypatch.setattr(link, "_send_heartbeat", lambda: sent.append(clock.now))
+    monkeypatch.setattr(link, "send_heartbeat", lambda: sent.append(clock.now))
     for clock.now in sampled_at:
         link.sampled()
     assert sent == sent_at
@@ -189,7 +189,7 @@ async def test_heartbeats_go_on_without_samples_and_after_an_error(
         link._heartbeat_s = 0.01
         with monkeypatch.context() as patched, pytest.raises(RuntimeError):
             patched.setattr(link._shell, "node", SimpleNamespace(heartbeat=fail))
-            link._send_heartbeat()
+            link.send_heartbeat()
         before = master.heard[0].count("heartbeat")
         async with asyncio.timeout(30):
             while master.heard[0].count("heartbeat") < before + 2:

@@ -40,6 +40,7 @@ class FakeMaster:
     def __init__(self, directory: Path) -> None:
         self.order: list[tuple[str, Any]] = []  # of the present connection
         self.connections = 0
+        self.left = False  # the present connection is closed
         self.profile_gaps = self.last_parts = self.job_lasts = self.job_failed = False
         self._number = 0
         self._peer: RpcPeer | None = None
@@ -91,7 +92,7 @@ class FakeMaster:
             assert method in {"command_ended", "job_ended"}
             self.notification(peer, method, params)
             return Done()
-        self._peer, self._number, self.order = peer, 0, []
+        self._peer, self._number, self.order, self.left = peer, 0, [], False
         self.connections += 1
         self.notification(peer, method, params)
         return api.Registered(
@@ -105,7 +106,8 @@ class FakeMaster:
             self._fresh.set()
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
-        pass
+        self.left = peer is self._peer
+        self._fresh.set()
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
         raise error

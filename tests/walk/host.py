@@ -155,7 +155,7 @@ class WalkedAgent(Agent):
     async def report(self) -> None:
         """Send a heartbeat, as the agent does every second, instead of one that is due soon."""
         assert self._link is not None
-        self._link._send_heartbeat()
+        self._link.send_heartbeat()
 
     async def settle(self) -> None:
         """Finish the remaining work for closed connections and ended commands."""
