@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Sequence
 from penstock.model import TaskRequest
 from penstock.model.container import wrong_texts
 from penstock.model.floors import limits_too_small
-from penstock.wire.errors import bad_request
+from penstock.wire.errors import RpcError, bad_request
 
 
 def check(found: Iterable[tuple[str, str, str]], where: str) -> None:
@@ -20,14 +20,18 @@ def check(found: Iterable[tuple[str, str, str]], where: str) -> None:
         raise bad_request(wrong, field=f"{where}{name}", remedy=remedy)
 
 
-def check_tasks(tasks: Sequence[TaskRequest], known: Container[str]) -> None:
-    """Check the commands of tasks, except those asked for before (``known``): an agent of an earlier version may have
-    accepted one, and a refusal would end the other tasks of the request, which may run.
+def refused_tasks(tasks: Sequence[TaskRequest], known: Container[str]) -> dict[str, RpcError]:
+    """Return task → ``bad_request`` with the field, for each task whose command could not run.
 
-    Raises:
-        RpcError: ``bad_request``: a command could not run; the message names the field.
+    Tasks asked for before (``known``) are not among them: an agent of an earlier version may have accepted one, and it
+    may run.
     """
+    refused = {}
     for number, task in enumerate(tasks):
         if task.command is not None and task.task not in known:
-            check(limits_too_small(task.command.limits), f"tasks[{number}].command.limits.")
-            check(wrong_texts(task.command), f"tasks[{number}].command.")
+            try:
+                check(limits_too_small(task.command.limits), f"tasks[{number}].command.limits.")
+                check(wrong_texts(task.command), f"tasks[{number}].command.")
+            except RpcError as error:
+                refused[task.task] = error
+    return refused

@@ -287,10 +287,12 @@ class Node(NodeState):
             raise unavailable("this agent has no master to place tasks", remedy="set `master` in its configuration")
         opened, bounds = self.sessions[event.session], self.settings.quotas
         quotas.check_tasks(opened, bounds, self.jobs.values(), sum(task.task not in job.tasks for task in wanted.tasks))
-        floors.check_tasks(wanted.tasks, job.tasks)
+        refused = floors.refused_tasks(wanted.tasks, job.tasks)
+        if refused and not job.recovered:  # else an agent of an earlier version may have accepted the request
+            raise next(iter(refused.values()))
         for command in filter(None, (task.command for task in wanted.tasks)):
             quotas.check_pids(opened, bounds, command.limits)
-        return [_DONE, *tasks.place(job, wanted.stage, wanted.tasks, wanted.opportunistic)]
+        return [_DONE, *tasks.place(job, wanted.stage, wanted.tasks, wanted.opportunistic, refused)]
 
     def _tasks_done(self, event: e.Requested[TaskRefs], now: float) -> list[Instruction]:
         job = self._members.job_of(event.session, event.params.job)

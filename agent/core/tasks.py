@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -15,7 +15,7 @@ from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.model.life_cycle import next_state
 from penstock.model.work import Opportunistic
 from penstock.wire.agent_api import TaskEnded, TaskPlaced, TaskStuck
-from penstock.wire.errors import bad_request, refused
+from penstock.wire.errors import RpcError, bad_request, refused
 from penstock.wire.job_end_api import JobAtEnd
 from penstock.wire.jobs_api import MOST_FAILURES, TaskFailure
 from penstock.wire.master_api import (
@@ -159,31 +159,30 @@ class HeldTasks:
         return [Record(ROOM, journal_key(event.job, event.task), None)]
 
 
-def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunistic) -> list[Instruction]:
-    """Ask the master to place tasks. For tasks asked for before, repeat the answers so far.
+def place(
+    job: Job, stage: str, requests: list[TaskRequest], asked: Opportunistic, wrong: Mapping[str, RpcError]
+) -> list[Instruction]:
+    """Ask the master to place tasks. For tasks asked for before, repeat the answers so far. Those that are ``wrong``
+    end as refused; the master may know them from an earlier agent, so they are cancelled there.
 
     Raises:
         RpcError: ``bad_request``: the same task twice in one request, or an amount that is negative or not a number;
             ``refused``: see :func:`_speaks_for`.
     """
     _speaks_for(job)
-    seen: set[str] = set()
-    for index, request in enumerate(requests):
-        if request.task in seen:
-            raise bad_request(f"task {request.task!r} is listed twice in one request", field=f"tasks[{index}].task")
-        if not request.usage.is_valid():
-            raise bad_request("expected non-negative numbers", field=f"tasks[{index}].usage")
-        seen.add(request.task)
+    _check(requests)
     instructions: list[Instruction] = []
     fresh: list[TaskRequest] = []
     opportunistic = job.record.allows(stage, asked)
     for request in requests:
         known = job.tasks.get(request.task)
         if known is None:
-            job.tasks[request.task] = TaskHere(stage, request, opportunistic)
-            fresh.append(request)
-            continue
-        if not known.stage:  # the master placed it for an earlier agent, and was first to name it
+            known = job.tasks[request.task] = TaskHere(stage, request, opportunistic)
+            if request.task in wrong:
+                known.end(Ended(by=EndedBy.REFUSED, reason=str(wrong[request.task])))
+            else:
+                fresh.append(request)
+        elif not known.stage:  # the master placed it for an earlier agent, and was first to name it
             known.stage, known.request, known.opportunistic = stage, request, opportunistic
             if known.ended is None:
                 fresh.append(request)  # a master that was restarted since knows the task only from its node
@@ -196,7 +195,19 @@ def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunisti
     if fresh:
         ready = ReadyTasks(job=job.record.job, stage=stage, tasks=fresh, opportunistic=opportunistic)
         instructions.append(SendToMaster(ready))
+    if wrong:
+        instructions.append(SendToMaster(TasksCancelled(job=job.record.job, tasks=list(wrong))))
     return instructions
+
+
+def _check(requests: list[TaskRequest]) -> None:
+    seen: set[str] = set()
+    for index, request in enumerate(requests):
+        if request.task in seen:
+            raise bad_request(f"task {request.task!r} is listed twice in one request", field=f"tasks[{index}].task")
+        if not request.usage.is_valid():
+            raise bad_request("expected non-negative numbers", field=f"tasks[{index}].usage")
+        seen.add(request.task)
 
 
 def unplaced(job: Job) -> list[ReadyTasks]:

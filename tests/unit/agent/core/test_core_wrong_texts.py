@@ -8,11 +8,11 @@ import pytest
 
 from agent.core import events as e
 from agent.core.instructions import Notify
-from penstock.model import ContainerSpec, KindAmounts, TaskRequest
+from penstock.model import ContainerSpec, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Launch, Place, TaskPlaced
+from penstock.wire.agent_api import Launch, Place, TaskEnded, TaskPlaced
 from penstock.wire.errors import ErrorCode, RpcError
-from penstock.wire.master_api import TellPlaced
+from penstock.wire.master_api import ReadyTasks, TasksCancelled, TellPlaced
 from tests.fakes.node_bed import NodeBed
 
 
@@ -63,6 +63,26 @@ def test_a_command_that_an_earlier_version_accepted_does_not_end_its_neighbours(
     bed.send(e.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=again)))
     told = [one.params for one in bed.given(Notify)]
     assert [one.task for one in told if isinstance(one, TaskPlaced)] == ["null", "t"]
+
+
+def test_one_without_a_node_is_refused_alone_after_an_upgrade() -> None:
+    """The master may know it from the earlier agent, so it is cancelled there."""
+    bed = NodeBed()
+    bed.open()
+    job = bed.register()
+    bed.restart()
+    bed.open()
+    bed.register(job=job)
+    usage, null = KindAmounts(cpu=1.0), ContainerSpec(argv=("a\0b",))
+    requests = [TaskRequest(task="null", usage=usage, command=null), TaskRequest(task="t", usage=usage)]
+    bed.done.clear()
+    for _ in range(2):  # it has ended, also when it is asked for again
+        bed.send(e.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=requests)))
+    ends = [one.params for one in bed.given(Notify) if isinstance(one.params, TaskEnded)]
+    assert [(end.task, end.ended.by) for end in ends] == 2 * [("null", EndedBy.REFUSED)]
+    assert ends[0].ended.reason.startswith("tasks[0].command.argv[0]: has a null character")
+    assert [[task.task for task in ready.tasks] for ready in bed.to_master(ReadyTasks)] == [["t"]]
+    assert [cancelled.tasks for cancelled in bed.to_master(TasksCancelled)] == [["null"]]
 
 
 @pytest.mark.parametrize("ignored", [{"argv": ("a\0b",)}, {"env": {"A=B": "\0"}}, {"cwd": "/tmp\0"}])

@@ -10,7 +10,7 @@ import pytest
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement
-from agent.core.floors import check_tasks
+from agent.core.floors import refused_tasks
 from penstock.model import ContainerSpec, KindAmounts, Limits, Profile, TaskRequest
 from penstock.model.floors import limits_too_small
 from penstock.wire import agent_methods as m
@@ -196,7 +196,7 @@ def test_processors_that_no_host_has_are_refused_at_every_door_without_listing_t
     with pytest.raises(RpcError, match=says):
         bed.handle(e.AdoptRequested(1, spec, 77, True))
     with pytest.raises(RpcError, match=says):
-        check_tasks([TaskRequest(task="t", usage=KindAmounts(), command=spec)], known=())
+        raise refused_tasks([TaskRequest(task="t", usage=KindAmounts(), command=spec)], known=())["t"]
 
 
 def test_a_changed_list_of_processors_that_is_too_long_has_a_remedy_and_an_unknown_limit_its_name() -> None:
