@@ -19,7 +19,7 @@ from master.placement.workers import Mask
 #: Room is kept for an executor that has waited this long. As long as an agent's ``job_wait_max_s``.
 _WAIT_MAX_S = 30.0
 #: Room that has not grown for this long is given up. For as long, none is kept on its node again; after that, other
-#: nodes go first.
+#: nodes go first. Room on a node that no task has left for as long is left to executors with room elsewhere.
 _GROWS_WITHIN_S = 30.0
 #: Most executors for which a node is searched in a round. Where none is found, others come first in the next one.
 _SEARCHED = 8
@@ -71,6 +71,9 @@ class LateExecutors:
         """Keep room for the executor that has waited the longest, if that is too long: for one at a time, so that few
         cores idle, on the node that lacks the least of it. A node where room was given up comes after the others.
 
+        Executors whose room is on nodes that tasks leave go first. Otherwise each older one, whose node's tasks do not
+        end, would hold up the others until its room is given up.
+
         Room stays with an executor that this round did not try: its forecast is on its way, or it is the turn of
         another one of its user. ``limits`` has the amounts held after this round.
         """
@@ -79,17 +82,22 @@ class LateExecutors:
         self._in_vain = {key: at for key, at in self._in_vain.items() if key in self._since}
         self._given_up = {node: at for node, at in self._given_up.items() if node in self._members.nodes}
         late = [key for key, since in self._since.items() if now - since >= _WAIT_MAX_S and self._may(key, tried)]
-        found: dict[Key, Room] = {}
+        found: tuple[Key, Room] | None = None
         for key in nsmallest(_SEARCHED, late, key=self._line):
             room = self._room(key, tried.get(key), nodes, limits, now)
-            if room is not None and not self._grows(key, room, now):
+            if room is not None and key in self._kept.late and not self._grows(room, now):
                 room = self._elsewhere(key, tried.get(key), nodes, limits, now)
-            if room is not None:
-                found[key] = room
+            if room is not None and now - self._members.nodes[room.node].left_at < _GROWS_WITHIN_S:
+                found = key, room
                 break
-            self._in_vain[key] = now
-        self._holder = next(iter(found), None)
-        self._kept.keep_late(found)
+            if room is not None and found is None:
+                found = key, room
+            else:
+                self._in_vain[key] = now
+        if found is not None and found[0] not in self._kept.late:
+            self._least_lacking, self._grew_at = self._kept.lacking(found[1]), now
+        self._holder = found[0] if found is not None else None
+        self._kept.keep_late(dict([found]) if found is not None else {})
 
     def _line(self, key: Key) -> tuple[bool, float]:
         """Return the sort key of executors: the one that has room first, then the longest wait. An executor for which
@@ -97,10 +105,10 @@ class LateExecutors:
         """
         return key not in self._kept.late, max(self._since[key], self._in_vain.get(key, -math.inf))
 
-    def _grows(self, key: Key, room: Room, now: float) -> bool:
+    def _grows(self, room: Room, now: float) -> bool:
         """Return whether to keep the room. It is given up where its node's tasks do not end: cores idle in vain."""
         lacking = self._kept.lacking(room)
-        if key not in self._kept.late or lacking < self._least_lacking - EPSILON:
+        if lacking < self._least_lacking - EPSILON:
             self._least_lacking, self._grew_at = lacking, now
         elif now - self._grew_at >= _GROWS_WITHIN_S:
             self._given_up[room.node] = now

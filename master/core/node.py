@@ -240,6 +240,7 @@ class Node:
     kept_cores: float = 0.0  # free, and kept for tasks that wait (master/core/kept_room.py)
     kept_memory_bytes: int = 0
     kept_tasks: int = 0  # that it is kept for
+    left_at: float = -math.inf  # its latest message when a regular task last left it, monotonic
     slack_limit: SlackLimit | None = None  # since opportunistic work was preempted there
     own: list[Remaining] | None = None  # while draining: other work there, once reported
 

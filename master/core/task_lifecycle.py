@@ -230,6 +230,8 @@ class TaskLifecycle:
         """Remove a held task from a node."""
         held.step("released")
         del node.held[held.key]
+        if held.regular:
+            node.left_at = node.last_message_at
         self._table.touch(node)
         self._members.unmark(node, held)
 

@@ -74,3 +74,14 @@ def test_many_older_executors_for_which_no_node_is_found_hold_up_no_younger_one(
         b.ready("a", executor("e0", "more", cores=4.0, nodes=("b",)), job=f"stuck{number}")
     b.ready("a", executor("e0", cores=4.0, nodes=("a",)), job="late")
     assert all_end_each_second(b, 65).keys() == {("late", "e0")}
+
+
+def test_older_executors_on_nodes_whose_work_does_not_end_hold_up_no_younger_one() -> None:
+    """Each could have room on a node of its own if an endless command there ended."""
+    nodes = tuple("bcdefghijk")
+    b = beside_an_endless_command(0, on=nodes)
+    for node in nodes:
+        b.job("a", f"stuck-{node}", at=1.0)
+        b.ready("a", executor("e0", cores=4.0, nodes=(node,)), job=f"stuck-{node}")
+    b.ready("a", executor("e0", cores=4.0, nodes=("a",)), job="late")
+    assert all_end_each_second(b, 65).keys() == {("late", "e0")}
