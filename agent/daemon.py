@@ -321,9 +321,7 @@ class Agent:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(work) for work in works]
             await stop.wait()
-            if self._link is not None:  # the next agent reports only what jobs receive from its start on
-                self._shell.read_cpu_times()
-                self._link.send_heartbeat()
+            self._shell.report_last()
             for task in running:
                 task.cancel()
 

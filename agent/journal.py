@@ -30,7 +30,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from agent.core import cancelled_jobs, draining, origin_journal, starvation
+from agent.core import cancelled_jobs, draining, job_cpu_times, origin_journal, starvation
 from agent.core.records import CancelledJob, ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from agent.disk_reserve import reserve
 from agent.thread_timer import ThreadTimer
@@ -55,6 +55,7 @@ _ROOMS: dict[str, type[msgspec.Struct]] = {
     "containers": ContainerRecord,
     draining.ROOM: Draining,
     starvation.ROOM: Waits,
+    job_cpu_times.ROOM: job_cpu_times.ReportedCpuTimes,
     LAUNCHER: LastLauncher,
     api.TASKS_DONE.name: api.TasksDone,
     api.TASKS_CANCELLED.name: api.TasksCancelled,
@@ -149,11 +150,10 @@ class Journal:
             OSError: it can be neither read nor created.
         """
         self._directory = directory
-        self.writes = 0
+        self.writes = self._records_bytes = 0
         self.unwritten: dict[tuple[str, str], object | None] = {}
         self.why = ""  # the disk's latest error
         self._records: dict[tuple[str, str], bytes] = {}
-        self._records_bytes = 0
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._log, self._old = self._open()
         self._new_names = True  # in the directory, since it was synced

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
 from agent.cgroups import CgroupTree
-from agent.core import cancelled_jobs, draining, origin_journal, starvation
+from agent.core import cancelled_jobs, draining, job_cpu_times, origin_journal, starvation
 from agent.core import events as e
 from agent.core.confinement import Confinement
 from agent.core.records import CancelledJob, ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd, Waits
@@ -54,8 +54,17 @@ def recovered_state(
         ends=journal.read(origin_journal.ENDS, TaskEnd),
         awaited=journal.read(origin_journal.AWAITED, AwaitedTask),
         cancelled=journal.read(cancelled_jobs.ROOM, CancelledJob),
-        cpu_s=_cpu_times_s(running.keys() | orphans.keys(), tree),
+        cpu_s=_cpu_times_s(running.keys() | orphans.keys(), tree) | _reported_s(journal),
     )
+
+
+def _reported_s(journal: Journal) -> dict[str, float]:
+    """Return the CPU time of each container that a stopped agent has reported, and remove the record: this agent will
+    report more.
+    """
+    reported = journal.read(job_cpu_times.ROOM, job_cpu_times.ReportedCpuTimes)
+    journal.write(job_cpu_times.ROOM, job_cpu_times.KEY, None)
+    return reported[0].cpu_s if reported else {}
 
 
 def _orphans(containers: Iterable[ContainerRecord], known: AbstractSet[str], tree: CgroupTree | None) -> dict[str, int]:

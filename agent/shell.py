@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from agent.core import Node
+from agent.core import Node, job_cpu_times
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.containers import ROOM as CONTAINERS
@@ -34,6 +34,10 @@ T = TypeVar("T")
 class MasterRelay(Protocol):
     """The destination of relays to the master."""
 
+    @property
+    def linked(self) -> bool:
+        """Whether the master has answered the registration."""
+
     def send(self, params: i.ToMaster) -> None:
         """Send in order; messages that the core keeps need not be kept while the master is away."""
 
@@ -42,6 +46,9 @@ class MasterRelay(Protocol):
 
     def sampled(self) -> None:
         """Send a heartbeat with a new sample."""
+
+    def send_heartbeat(self) -> None:
+        """Send a heartbeat now, if there is a master."""
 
     def send_soon(self) -> None:
         """Send a heartbeat shortly, with all other messages until then."""
@@ -177,6 +184,15 @@ class Shell:
         """Keep and log an action with its subject, reason and numbers."""
         self.events.append({"at": time.time(), "what": what, **facts})
         log.info(what, **facts)
+
+    def report_last(self) -> None:
+        """Report what jobs have received until now, before the agent ends, and journal it: the next agent reports what
+        follows.
+        """
+        if self.link is not None and self.link.linked:
+            self.read_cpu_times()
+            self.link.send_heartbeat()
+            self._journal.write(job_cpu_times.ROOM, job_cpu_times.KEY, self.node.cpu_times.counted())
 
     def _wake_at(self, at: float) -> None:
         """Set the node's only alarm, replacing an earlier one."""

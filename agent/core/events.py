@@ -258,7 +258,8 @@ class Recovered:
     ``running`` maps container → pid. ``orphans`` are those of them whose launcher died. ``never_began`` are recorded
     containers that no launcher was asked to start. A recorded container that is in none of them, and whose exit the
     launcher will not report, is lost. A container that runs without a readable record continues; ``owners`` has its
-    user. ``cpu_s`` is the CPU time that those which run have used, in seconds, as far as their cgroups tell.
+    user. ``cpu_s`` is the CPU time of containers that an earlier agent has reported, in seconds: what its record says,
+    or else what those which run have used, as far as their cgroups tell.
     """
 
     jobs: list[JobRecord]

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from agent.core.containers import Containers
 from agent.core.membership import Membership
 from agent.core.records import ContainerRecord
 from agent.core.snapshot import Snapshot
+
+ROOM = KEY = "reported"  # the journal's
+
+
+class ReportedCpuTimes(msgspec.Struct, kw_only=True):
+    """The CPU time of each container that the last heartbeat of a stopped agent includes; the next agent reports what
+    follows.
+    """
+
+    cpu_s: dict[str, float]
 
 
 class JobCpuTimes:
@@ -40,6 +52,10 @@ class JobCpuTimes:
     def job_of(self, container: str) -> str:
         """Return the job of a container; its own name if it has none."""
         return self._job_of.get(container, container)
+
+    def counted(self) -> ReportedCpuTimes:
+        """Return the CPU time of each container at the last count."""
+        return ReportedCpuTimes(cpu_s=self._counted_s)
 
     def since_start_s(self, job: str) -> float:
         """Return the CPU seconds that a job's containers have used since the start of this agent."""

@@ -91,7 +91,7 @@ class Recovery:
         return thaw
 
     def _count_cpu_times(self, event: e.Recovered, now: float) -> list[Instruction]:
-        """Count what the containers have used so far: it is no service of this agent's time."""
+        """Count what an earlier agent has reported of the containers: it is no service of this agent's time."""
         uses = {container: ContainerUse(cpu_seconds=used_s) for container, used_s in event.cpu_s.items()}
         changed = self._cpu_times.count(Snapshot(at=now, interval_s=0.0, containers=uses))
         return [Record(ROOM, record.container, record) for record in changed]

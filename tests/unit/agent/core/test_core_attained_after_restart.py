@@ -149,6 +149,23 @@ def test_a_command_that_ended_while_no_agent_ran_is_not_counted_again(how: str) 
     assert (bed.work.service_s, bed.work.told_last) == (10.0, {"n"})
 
 
+@pytest.mark.parametrize("ended", [True, False], ids=["it has ended", "it runs"])
+def test_what_a_container_used_between_a_stopped_agent_and_the_next_one_counts(*, ended: bool) -> None:
+    bed = Bed()
+    container = bed.command_runs("t1")
+    bed.sample(**{by_name(container): 10.0})
+    bed.report()
+    reported = bed.node.cpu_times.counted().cpu_s
+    bed.restart(*(() if ended else (container,)), cpu_s=reported, exits_to_come=frozenset({container} if ended else ()))
+    bed.registers()
+    if ended:
+        bed.exit(container, cpu_s=12.0)
+    else:
+        bed.sample(**{by_name(container): 12.0})
+    bed.report()
+    assert bed.work.service_s == 12.0
+
+
 def test_the_end_of_a_job_has_what_it_received_since_the_restart() -> None:
     bed = Bed()
     container = bed.process_runs()
