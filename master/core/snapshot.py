@@ -220,6 +220,12 @@ class Snapshots:
         have = [node.capacity for node in (known if request.nodes else self._members.nodes.values())]
         most_bytes, most_cores = max(each.memory_bytes for each in have), max(each.cores for each in have)
         slack = " (on slack T_alloc of it)" if task.opportunistic else ""
-        asked = f"{format_bytes(request.memory_bytes)} and {counted(cores, 'core')}"
-        has = f"at most {format_bytes(most_bytes)} and {counted(most_cores, 'core')}"
+        asked = _amounts(request.memory_bytes, cores, request.memory_bytes, cores)
+        has = f"at most {_amounts(most_bytes, most_cores, request.memory_bytes, cores)}"
         return f"it asks for {asked}, and a node that it may use has {has}{slack}; ask for less"
+
+
+def _amounts(memory_bytes: int, cores: float, asked_bytes: int, asked_cores: float) -> str:
+    """Return the amounts, for people, of the resources that were asked for."""
+    memory = [format_bytes(memory_bytes)] if asked_bytes else []
+    return " and ".join([*memory, counted(cores, "core")] if asked_cores else memory)

@@ -245,6 +245,7 @@ def test_a_task_that_no_node_can_ever_hold_ends_with_the_reason() -> None:
     b = bed("a", node_timeout_s=5.0)
     b.job("a")
     b.ready("a", task("t", 2000), task("u", nodes=("nowhere",)), task("v", 900))
+    b.ready("a", command("wide", cores=64.0), command("both", 2000, 64.0))
     b.round()
     b.heartbeat("a")
     b.round(4.0)
@@ -252,7 +253,9 @@ def test_a_task_that_no_node_can_ever_hold_ends_with_the_reason() -> None:
     b.round(4.0)
     reasons = {d.task: d.ended.reason for _, d in b.decisions_of(api.TellEnded)}
     assert reasons == {
-        "t": "it asks for 1.86 GiB and 0 cores, and a node that it may use has at most 954 MiB and 4 cores; "
+        "t": "it asks for 1.86 GiB, and a node that it may use has at most 954 MiB; ask for less",
+        "wide": "it asks for 64 cores, and a node that it may use has at most 4 cores; ask for less",
+        "both": "it asks for 1.86 GiB and 64 cores, and a node that it may use has at most 954 MiB and 4 cores; "
         "ask for less",
         "u": "none of its nodes (nowhere) is in the cluster",
     }

@@ -78,7 +78,7 @@ def test_a_task_that_no_node_can_hold_ends_the_job_before_its_admission(
     agent.agent.admits = False
     running = submit('memory = "2GiB"')
     job = job_of(agent)
-    why = "it asks for 2 GiB and 0 cores, and a node that it may use has at most 1 GiB and 1 core; ask for less"
+    why = "it asks for 2 GiB, and a node that it may use has at most 1 GiB; ask for less"
     agent.do(lambda fake: fake.end_task(job, "a", Ended(by=EndedBy.REFUSED, reason=why)))
     assert running.result(60) == 1
     assert why in capsys.readouterr().out
