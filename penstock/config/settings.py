@@ -24,6 +24,8 @@ from penstock.model.units import QuantityError, is_within_limit, parse_bytes, pa
 from penstock.toml_files import TomlFileError, read_toml
 
 T = TypeVar("T", bound=msgspec.Struct)
+#: The daemons, each with a file of its own.
+_DAEMONS = ("agent", "master")
 #: Marks a key that a running daemon takes from its file on SIGHUP.
 LIVE = msgspec.Meta(extra={"live": True})
 
@@ -86,7 +88,7 @@ def read(of: type[T], sources: Sources, check: Callable[[T], None] = lambda tabl
     options = ((key, _value(of, key, text), Origin("--set", "--set")) for key, text in sources.overrides.items())
     for key, value, origin in (*_of_file(sources.file), *_of_environment(of, sources), *options):
         try:
-            values[key] = _converted(of, key, value)
+            values[key] = _converted(of, key, value, sources.prefix)
             origins[key] = origin
         except SettingsError as error:
             faults += [f"{origin.where}: {fault}" for fault in error.faults]
@@ -201,12 +203,12 @@ def entry(key: str, name: str) -> str:
     return f"{key}.{toml_key(name)}"
 
 
-def _converted(of: type[msgspec.Struct], key: str, value: Any) -> Any:
+def _converted(of: type[msgspec.Struct], key: str, value: Any, prefix: str = "") -> Any:
     declared = declared_keys(of)
     if key not in declared:
-        table = isinstance(value, dict) and set(value) <= set(declared)  # the daemon's name as a header, as elsewhere
-        hint = "write its keys without this header" if table else _nearest(key, declared)
-        raise SettingsError(f"unknown {'table' if table else 'key'} {key!r}; {hint}")
+        if isinstance(value, dict) and (hint := _misplaced(key, value, declared, prefix)):
+            raise SettingsError(f"unknown table {key!r}; {hint}")
+        raise SettingsError(f"unknown key {key!r}; {_nearest(key, declared)}")
     kind = declared[key].type
     try:
         amount = _quantity(key, value)
@@ -243,6 +245,14 @@ def _check_fit(where: str, value: Any, kind: Any) -> Any:
         if known and "; one of " not in fault:
             fault += f"; one of {', '.join(known)}"
         raise SettingsError(fault) from None
+
+
+def _misplaced(header: str, table: Mapping[str, Any], declared: Mapping[str, object], prefix: str) -> str:
+    """Return where the keys of a table belong: a daemon's name is a header in files of other programs; "": unknown."""
+    own = prefix == f"PENSTOCK_{header.upper()}_"
+    if header in _DAEMONS and not own and prefix:
+        return f"keys of the {header} belong in its own file, {header}.toml, without this header"
+    return "write its keys without this header" if own or set(table) <= set(declared) else ""
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from penstock.cli import arguments
-from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.errors import CommandError, note, usage_error
 from penstock.engines.spark import java_home
 from penstock.model.executor import Sizing
 
@@ -29,6 +29,7 @@ def main(argv: list[str]) -> int:
         java_home.make(directory, home.absolute())
     except OSError as error:
         raise CommandError(f"cannot create {directory}: {error.strerror}; name another with --directory") from None
+    note("spark-config", f"wrote {directory}: a JAVA_HOME of links to {home}; name another place with --directory")
     for name, value in _properties(directory, options):
         print(f"spark.executorEnv.{name} {value}")  # noqa: T201 - the command's purpose
     if options.speculation:

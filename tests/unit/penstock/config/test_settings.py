@@ -90,6 +90,24 @@ def test_a_bad_file_is_one_line_that_names_file_and_key(path: Path, text: str, m
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("[agent]\ncores = 1", "keys of the agent belong in its own file, agent.toml, without this header"),
+        ("[agent]\nslots = 1", "keys of the agent belong in its own file, agent.toml, without this header"),
+        ("[master]\nslots = 1", "write its keys without this header"),
+    ],
+)
+def test_a_header_with_a_daemons_name_is_answered_with_the_place_of_its_keys(
+    path: Path, text: str, remedy: str
+) -> None:
+    path.write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        read(Table, Sources(path, {}, "PENSTOCK_MASTER_", {}))
+    header = text[1 : text.index("]")]
+    assert str(caught.value) == f"{path}:1: unknown table {header!r}; {remedy}"
+
+
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000])
 def test_toml_nested_too_deeply_to_read_is_one_line(path: Path, value: str) -> None:
     path.write_text(f"cores = {value}\n")

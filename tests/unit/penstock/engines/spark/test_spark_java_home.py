@@ -118,7 +118,11 @@ def test_the_command_prints_the_settings_that_a_job_needs(
     ours = tmp_path / "ours"
     arguments = ["--java-home", str(real), "--directory", str(ours)]
     assert command.main(arguments) == 0
-    assert capsys.readouterr().out == f"spark.executorEnv.JAVA_HOME {ours}\n"
+    captured = capsys.readouterr()
+    assert captured.out == f"spark.executorEnv.JAVA_HOME {ours}\n"
+    assert captured.err == (
+        f"penstock spark-config: wrote {ours}: a JAVA_HOME of links to {real}; name another place with --directory\n"
+    )
     said = ["--application", "sort", "--cores", "0.5", "--input-bytes", "1k", "--sizing", "hard"]
     assert command.main([*arguments, *said]) == 0
     assert capsys.readouterr().out.splitlines() == [
