@@ -20,7 +20,10 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
     "resize": [("penstock resize c-12 --cpu 4 --memory none", "Set a limit of four cores, and remove that of memory.")],
     "follow": [("penstock follow c-12 demand.json", "Make the limits rise and fall with the profile.")],
     "kill": [("penstock kill c-12 c-13", "Kill both containers with all their processes.")],
-    "logs": [("penstock logs --follow c-12", "Print the output so far, and new output as it is written.")],
+    "logs": [
+        ("penstock logs --follow c-12", "Print the output so far, and new output as it is written."),
+        ("penstock logs alpha-1f2e3d4c-7", "Print the output of a job's tasks on this host, and why the job failed."),
+    ],
     "submit": [
         ("penstock submit job.toml", "Run a graph of commands, and show the progress until all have ended."),
         (

@@ -26,8 +26,7 @@ _PATIENCE_S = 60.0
 #: Prints a line about one job.
 _SAY = partial(note, "jobs")
 _KEPT = """The master keeps the latest hundred ended jobs of each user.
-`penstock explain` says why a job waits; `penstock logs JOB` prints the results of a job submitted with --detach,
-on the host where it was submitted."""
+`penstock explain` says why a job waits; `penstock logs JOB` prints the output of its tasks on this host."""
 
 
 def main(argv: list[str]) -> int:

@@ -26,7 +26,7 @@ OWN = {
     "resize": "change a container's limits while it runs",
     "follow": "make a container's limits follow a profile",
     "kill": "kill containers with all their processes",
-    "logs": "print a container's output",
+    "logs": "print the output of a container or of a job's tasks",
     "submit": "run a job: a graph of commands from a TOML file, or executors of an application",
     "jobs": "list your jobs, including recently ended ones",
     "cancel": "stop jobs with all their running tasks",

@@ -42,8 +42,9 @@ from penstock.wire.agent_api import (
 from penstock.wire.agent_methods import REQUESTS
 from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError, bad_request, refused
+from penstock.wire.jobs_api import Jobs, JobView
 from penstock.wire.rejections import rejection_of_raw
-from penstock.wire.relayed_methods import CLUSTER_STATUS
+from penstock.wire.relayed_methods import CLUSTER_STATUS, JOBS
 
 
 @dataclass
@@ -83,6 +84,8 @@ class FakeAgent:
         self.document: dict[str, Any] = {"node": "fake"}
         self.cluster: dict[str, Any] = {"nodes": {}}
         self.outputs: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+        self.outputs_of: dict[str, dict[str, bytes]] = {}  # by container: those of a container with its own
+        self.views: list[JobView] = []  # the master's jobs
         self.dropped_bytes = 0  # dropped from the beginning of each output
         self.killed_together = 1  # containers end once so many of them have been killed
         self.on_launch: Callable[[FakeContainer], None] = lambda container: None
@@ -192,7 +195,7 @@ class FakeAgent:
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         """Record a call and answer it."""
-        known = {**REQUESTS, CLUSTER_STATUS.name: CLUSTER_STATUS}
+        known = {**REQUESTS, CLUSTER_STATUS.name: CLUSTER_STATUS, JOBS.name: JOBS}
         if method not in known:
             raise unknown_method(method, known)
         asked = read_params(params, known[method].params)
@@ -342,12 +345,16 @@ class FakeAgent:
 
     def _output(self, peer: RpcPeer, asked: Any) -> Output:
         self._container(asked.container)
-        whole = self.outputs[asked.stream]
+        whole = self.outputs_of.get(asked.container, self.outputs)[asked.stream]
         offset = max(asked.offset, min(self.dropped_bytes, len(whole)))
         return Output(data=whole[offset : offset + 4], offset=offset, size=len(whole))
 
     def _status(self, peer: RpcPeer, asked: Any) -> Status:
         return Status(status=msgspec.to_builtins(self.document))
+
+    def _jobs(self, peer: RpcPeer, asked: Any) -> Jobs:
+        found = [view for view in self.views if view.job in asked.jobs]
+        return Jobs(jobs=found, unknown=sorted({*asked.jobs} - {view.job for view in found}))
 
     def _cluster_status(self, peer: RpcPeer, asked: Any) -> Status:
         return Status(status=msgspec.to_builtins(self.cluster))

@@ -211,7 +211,7 @@ async def test_a_detached_job_goes_on_without_its_terminal_and_over_a_restart_of
     job_file = tmp_path / "job.toml"
     job_file.write_text(
         f'name = "patient"\n[[task]]\nname = "a"\ncommand = "echo up >{up}; read line <{gate}"\n'
-        '[[task]]\nname = "b"\ncommand = "exit 3"\nafter = ["a"]\n'
+        '[[task]]\nname = "b"\ncommand = "echo in vain; echo to no avail >&2; exit 3"\nafter = ["a"]\n'
     )
     shell = session(agent, tmp_path, f"{' '.join(COMMAND)} submit --detach job.toml; exec sleep 900")
     job = (await asyncio.to_thread(shell.stdout.readline)).decode().strip()
@@ -230,9 +230,12 @@ async def test_a_detached_job_goes_on_without_its_terminal_and_over_a_restart_of
     waited = (await penstock.views(again, job, "--wait", status=1))[job]
     assert (waited["outcome"], waited["stages_done"], waited["tasks_done"]) == ("failed", 2, 2)
     assert [(failure["task"], failure["exit_status"]) for failure in waited["failures"]] == [("b", 3)]
-    results = json.loads((await penstock.run(again, "logs", job))[0])
+    results = json.loads((await penstock.run(again, "logs", "--json", job))[0])
     assert {task["task"]: task["state"] for task in results["tasks"]} == {"a": "done", "b": "failed"}
-    assert f"penstock submit: patient is job {job}" in (await penstock.run(again, "logs", "--stderr", job))[0]
+    printed, messages = await penstock.run(again, "logs", "--follow", job)
+    assert printed == "--- b\nin vain\n"
+    assert messages.startswith(f"--- b\nto no avail\npenstock submit: patient is job {job}\n")
+    assert "penstock submit: b failed on alpha" in messages
 
 
 async def test_a_job_whose_client_left_before_it_announced_work_did_not_succeed(
@@ -261,20 +264,23 @@ async def test_a_job_with_a_refused_task_failed(
     assert (ended["outcome"], ended["why"][:34]) == ("failed", "1 task refused; first large: frame")
 
 
-async def test_logs_of_a_job_that_was_not_detached_names_the_containers_of_its_tasks(
+async def test_logs_of_a_job_that_was_not_detached_are_those_of_its_tasks_where_they_ran(
     start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
 ) -> None:
     penstock.monkeypatch.setattr(Signals, "_catch", lambda self: None)  # it runs in a thread
     alpha, beta = await agents(start_agent, master, tmp_path, "alpha", "beta")
     job_file = tmp_path / "job.toml"
-    job_file.write_text('name = "seen"\n[[task]]\nname = "t"\ncommand = "true"\n')
+    job_file.write_text('name = "seen"\n[[task]]\nname = "t"\ncommand = "echo seen"\n')
     _, err = await penstock.run(alpha, "submit", str(job_file))
     job = err.partition("penstock submit: seen is job ")[2].split()[0]
-    (_, said), (_, elsewhere) = [await penstock.run(agent, "logs", job, status=4) for agent in (alpha, beta)]
-    assert elsewhere == f"penstock logs: job {job!r} was submitted on alpha; ask there\n"
-    assert said.startswith(f"penstock logs: no results of job {job!r} are kept: it was not submitted with --detach")
-    tasks = [one["container"] for one in alpha.status()["containers"] if one["job"] == job]
-    assert said.endswith(f"; its tasks' output here: {tasks[0]}\n" if tasks else "ended too long ago\n")
+    ran = [any(one["job"] == job for one in agent.status()["containers"]) for agent in (alpha, beta)]
+    assert ran.count(True) == 1
+    elsewhere = (
+        f"penstock logs: job {job!r} was submitted on alpha{', where its messages are' if ran[1] else '; ask there'}\n"
+    )
+    assert await penstock.run(beta, "logs", job, status=0 if ran[1] else 4) == ("seen\n" if ran[1] else "", elsewhere)
+    printed, said = await penstock.run(alpha, "logs", job, status=0 if ran[0] else 4)
+    assert (printed, said[:26]) == (("seen\n", "") if ran[0] else ("", "penstock logs: this host k"))
 
 
 async def test_a_detached_job_that_no_waiting_helps_ends_with_the_reason(

@@ -20,7 +20,6 @@ from tests.unit.penstock.cli.conftest import Penstock
 WITHOUT = {
     "up": "runs until it is ended; --port-file is its JSON",
     "follow": "prints nothing",
-    "logs": "prints what others wrote",
     "top": "is for people; `penstock status --json` is for programs",
     "completion": "prints a script for a shell",
     "spark-config": "prints a configuration for Spark, in its form",

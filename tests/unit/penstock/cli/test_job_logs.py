@@ -1,0 +1,154 @@
+"""`penstock logs JOB`: the output of its tasks, the messages of its manager, and its results."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from penstock.model.container import ContainerSpec, Ended, EndedBy
+from penstock.transport.peer import connect_unix
+from penstock.wire.agent_api import Launch, Launched, Welcome
+from penstock.wire.errors import unavailable
+from penstock.wire.jobs_api import JobView
+from tests.fakes.agent import FakeAgent, FakeContainer
+from tests.unit.penstock.cli.conftest import Penstock
+
+JOB = "fake-1"
+DONE, FAILED = Ended(by=EndedBy.EXIT, exit_status=0), Ended(by=EndedBy.EXIT, exit_status=3)
+VIEW = JobView(job=JOB, name="words", user="tester", origin="fake", state="running", submitted_at=1.0, tasks_running=2)
+
+
+class Host:
+    """The containers of a job on the fake agent's host."""
+
+    def __init__(self, fake: FakeAgent) -> None:
+        self._fake = fake
+        fake.document["containers"] = []
+        fake.views = [VIEW]
+
+    async def add(self, task: str = "", *, name: str = "", **outputs: bytes) -> FakeContainer:
+        """Start a container of a task, or the manager; the latest one comes first, as in the agent's document."""
+        peer = await connect_unix(str(self._fake.socket), self._fake)
+        await peer.request("hello", {"protocol": 1}, Welcome)
+        spec = ContainerSpec(argv=("x",), detach=True)
+        made = (await peer.request("launch", Launch(container=spec), Launched)).container
+        job = {"job": JOB, "task": task} if task else {"job": "", "task": ""}
+        row: dict[str, Any] = {"container": made, "name": name or task, "user": "tester", **job}
+        containers = self._fake.document["containers"]
+        containers.insert(0, row | {"started_at": float(len(containers)), "ended": None})
+        self._fake.outputs_of[made] = {"stdout": b"", "stderr": b"", **outputs}
+        return self._fake.containers[made]
+
+    async def manager(self, **outputs: bytes) -> FakeContainer:
+        return await self.add(name=f"submit {JOB}", **outputs)
+
+    def end(self, container: FakeContainer, ended: Ended) -> None:
+        [row] = [row for row in self._fake.document["containers"] if row["container"] == container.id]
+        row["ended"] = {"by": ended.by.value}
+        self._fake.end_container(container, ended)
+
+    def write(self, container: FakeContainer, data: bytes) -> None:
+        self._fake.outputs_of[container.id]["stdout"] += data
+
+
+@pytest.fixture
+def host(fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> Host:
+    monkeypatch.setattr("penstock.cli.job_logs._LOOK_S", 0.01)
+    return Host(fake)
+
+
+async def test_the_output_of_each_task_and_why_the_job_failed(host: Host, penstock: Penstock) -> None:
+    manager = await host.manager(stdout=b'{"tasks": []}', stderr=b"penstock submit: b failed: exit status 3\n")
+    a = await host.add("a", stdout=b"one\ntwo", stderr=b"harmless\n")
+    b = await host.add("b", stdout=b"three\n", stderr=b"no such file\n")
+    for container, ended in ((a, DONE), (b, FAILED), (manager, FAILED)):
+        host.end(container, ended)
+    messages = "--- b\nno such file\npenstock submit: b failed: exit status 3\n"
+    assert await penstock("logs", JOB) == (0, "--- a\none\ntwo\n--- b\nthree\n", messages)
+    status, out, _ = await penstock("logs", "--stderr", JOB)
+    assert (status, out) == (0, "--- a\nharmless\n--- b\nno such file\n")
+
+
+async def test_the_only_task_of_a_job_has_no_heading_and_a_name_cannot_control_the_terminal(
+    host: Host, fake: FakeAgent, penstock: Penstock
+) -> None:
+    fake.refuse["jobs"] = unavailable("there is no master")
+    await host.add("\x1b[2J", stdout=b"one\n")
+    assert await penstock("logs", JOB) == (0, "one\n", "")
+    await host.add("b", stdout=b"two\n")
+    assert await penstock("logs", JOB) == (0, "--- �[2J\none\n--- b\ntwo\n", "")
+
+
+async def test_a_job_is_followed_to_its_end_with_the_tasks_that_come_meanwhile(
+    host: Host, fake: FakeAgent, penstock: Penstock
+) -> None:
+    manager = await host.manager(stderr=b"penstock submit: words is job fake-1\n")
+    a = await host.add("a", stdout=b"one\n")
+    printing = asyncio.ensure_future(penstock("logs", "--follow", JOB))
+    await fake.until(lambda: len(fake.called("status")) >= 4)
+    assert not printing.done()
+    b = await host.add("b", stdout=b"two\n")
+    await fake.until(lambda: any(call.container == b.id for call in fake.called("attach")))
+    host.write(a, b"three\n")
+    host.end(a, DONE)
+    host.end(b, DONE)
+    host.end(manager, DONE)
+    status, out, err = await printing
+    assert (status, err) == (0, "penstock submit: words is job fake-1\n")
+    assert out.startswith("--- a\none\n") and "--- b\ntwo\n" in out
+    assert sorted(line for line in out.splitlines() if not line.startswith("---")) == ["one", "three", "two"]
+
+
+async def test_a_job_that_was_not_detached_is_followed_until_the_master_knows_its_end(
+    host: Host, fake: FakeAgent, penstock: Penstock
+) -> None:
+    a = await host.add("a", stdout=b"one\n")
+    host.end(a, DONE)
+    printing = asyncio.ensure_future(penstock("logs", "--follow", JOB))
+    await fake.until(lambda: len(fake.called("jobs")) >= 3)
+    assert not printing.done(), "other tasks may still come"
+    fake.views = []
+    assert await printing == (0, "--- a\none\n", "")
+
+
+async def test_output_on_other_nodes_is_named(host: Host, fake: FakeAgent, penstock: Penstock) -> None:
+    tasks = [{"task": "a", "node": "fake"}, {"task": "b", "node": "beta"}, {"task": "c", "node": None}]
+    manager = await host.manager(stdout=json.dumps({"job": JOB, "tasks": tasks}).encode())
+    host.end(manager, DONE)
+    there = "penstock logs: other tasks of job 'fake-1' ran on beta: `penstock logs fake-1` there has more\n"
+    assert await penstock("logs", JOB) == (0, "", there)
+
+
+async def test_the_host_of_a_job_has_its_messages(host: Host, fake: FakeAgent, penstock: Penstock) -> None:
+    fake.views = [JobView(job=JOB, name="w", user="tester", origin="alpha", state="running", submitted_at=1.0)]
+    await host.add("a", stdout=b"one\n")
+    where = "penstock logs: job 'fake-1' was submitted on alpha, where its messages are\n"
+    assert await penstock("logs", JOB) == (0, "one\n", where)
+
+
+async def test_the_results_of_a_detached_job(host: Host, penstock: Penstock) -> None:
+    manager = await host.manager()
+    status, out, err = await penstock("logs", "--json", JOB)
+    assert (status, out) == (1, "")
+    assert err == "penstock logs: job 'fake-1' has no results yet; --follow waits for its end\n"
+    waiting = asyncio.ensure_future(penstock("logs", "--json", "--follow", JOB))
+    host.write(manager, b'{"job": "fake-1"}\n')
+    host.end(manager, DONE)
+    assert await waiting == (0, '{"job": "fake-1"}\n', "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "said"),
+    [
+        (("--json", "c-1"), 4, "--json: this host has no results of a detached job 'c-1'"),
+        (("--json", "--stderr", JOB), 2, "--json: prints the results of a job; leave out --stderr"),
+        ((JOB,), 4, "this host keeps no output of job 'fake-1': none was written here, or it ended too long ago"),
+    ],
+)
+async def test_what_has_no_output_is_one_line(
+    host: Host, penstock: Penstock, argv: tuple[str, ...], status: int, said: str
+) -> None:
+    assert await penstock("logs", *argv) == (status, "", f"penstock logs: {said}\n")
