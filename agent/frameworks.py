@@ -232,6 +232,7 @@ class FrameworkSession:
             max_frame_bytes=self._frameworks.max_frame_bytes,
             enforced=self._frameworks.enforced,
             master=settings.has_master,
+            skipped_tasks=True,
         )
 
     def _completed(self, peer: RpcPeer, params: api.Complete) -> None:

@@ -222,7 +222,7 @@ class MasterLink:
             node.name_tenants(None)
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept | self._kept, {}
-        for params in kept.values():
+        for params in [*node.skipped_progress(read=answer.skipped_tasks), *kept.values()]:
             self._send_to(peer, params)
 
     def _serving(self, load: api.Load) -> api.Load:
@@ -244,7 +244,7 @@ class MasterLink:
         if isinstance(params, api.JobEnded):  # an older master would refuse fields that it does not know
             use = params.use if node.attained.lasts_read else None
             failed = params.failed if self._reads_failed else ""
-            at_end = params.at_end if self._reads_at_end and params.job in self._unreported else None
+            at_end = node.at_end_told(params.at_end if self._reads_at_end and params.job in self._unreported else None)
             sent = msgspec.structs.replace(params, use=use, failed=failed, at_end=at_end)
         while isinstance(params, api.CommandEnded) and node.executors.surrogate.owes and not peer.closed:
             peer.notify(api.HEARTBEAT.name, node.heartbeat(time.monotonic()))

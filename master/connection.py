@@ -227,6 +227,7 @@ class AgentConnection:
             rank_tenants=True,
             commands=True,
             jobs_at_end=True,
+            skipped_tasks=True,
         )
 
     def _answered_registration(self, tenants: dict[str, tuple[str, float]] | None) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
+from msgspec.structs import replace
+
 from agent.core import cores, floors, origin_journal, quotas, starvation, tasks
 from agent.core import events as e
 from agent.core.client_containers import ClientContainers
@@ -29,6 +31,7 @@ from agent.core.settings import NodeSettings
 from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
+from penstock.model.work import StageProgress, without_skipped
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import (
     Cancel,
@@ -43,6 +46,7 @@ from penstock.wire.agent_api import (
     TaskRefs,
 )
 from penstock.wire.errors import bad_request, unavailable
+from penstock.wire.job_end_api import JobAtEnd
 from penstock.wire.master_api import Heartbeat, JobState, Load
 
 _DONE = Reply(Done())
@@ -110,6 +114,7 @@ class Node(NodeState):
             self.resources, self.slack, self.drain,
         )  # fmt: skip
         self._waits = starvation.WaitsJournal()
+        self._skipped_read = False  # by the master: skipped tasks
         self._wake: float | None = None
         self.decided = 0
         self._handlers = self._routes()
@@ -189,7 +194,21 @@ class Node(NodeState):
     def link_opens(self) -> None:
         """Start over on a new connection to the master, which numbers requests anew and has lost all reports."""
         self.decided = 0
+        self._skipped_read = False
         self._reports.link_opens()
+
+    def skipped_progress(self, *, read: bool) -> list[Progress]:
+        """Return the skipped tasks of jobs, which the registration lacks, if the master reads them (``read``)."""
+        self._skipped_read = read
+        here = [job for job in self.jobs.values() if job.record.here and any(stage.skipped for stage in job.stages)]
+        return [Progress(job=job.record.job, stages=job.stages) for job in here] if read else []
+
+    def at_end_told(self, at_end: JobAtEnd | None) -> JobAtEnd | None:
+        """Return the record of an ended job as the master reads it."""
+        return at_end and replace(at_end, stages=self._stages_told(at_end.stages))
+
+    def _stages_told(self, stages: list[StageProgress]) -> list[StageProgress]:
+        return stages if self._skipped_read else without_skipped(stages)
 
     def name_tenants(self, configured: Mapping[str, tuple[str, float]] | None) -> None:
         """Divide the node among these users' tenants, as the master is configured; None: not, until it names some."""
@@ -198,7 +217,8 @@ class Node(NodeState):
 
     def job_states(self) -> list[JobState]:
         """Return the jobs whose origin is this node, for a master that rebuilds its state."""
-        return [job_state(job.record, job.stages) for job in self.jobs.values() if job.record.here]
+        here = [job for job in self.jobs.values() if job.record.here]
+        return [job_state(job.record, self._stages_told(job.stages)) for job in here]
 
     # ------------------------------------------------------------ sessions and jobs
 
@@ -306,8 +326,9 @@ class Node(NodeState):
         """Store the progress: the master orders jobs by it, and is told again if it rebuilds its state."""
         job = self._members.job_of(event.session, event.params.job)
         job.report(event.params.stages)
-        sent = [SendToMaster(event.params)] if job.record.here and self.settings.has_master else []
-        return [_DONE, *sent]
+        if not (job.record.here and self.settings.has_master):
+            return [_DONE]
+        return [_DONE, SendToMaster(Progress(job=event.params.job, stages=self._stages_told(event.params.stages)))]
 
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Apply a sample: preemption uses it, and so does every admission until the next one."""

@@ -107,6 +107,7 @@ def view(job: Job, place: Place) -> JobView:
         tasks_running=running,
         tasks_done=work.done,
         tasks_failed=job.failed_tasks,
+        tasks_skipped=work.skipped,
         slots=work.slots,
         service_container_s=work.service_s,
         left=KindAmounts(cpu=left[0], disk=left[1], network=left[2]),
@@ -131,7 +132,8 @@ def stages(job: Job) -> list[StageView]:
         said, came = told.get(name), job.work.tallies.get(name)
         tasks = max(said.tasks if said else 0, came.tasks if came else 0)
         done = max(said.done if said else 0, came.done if came else 0)
-        merged.append(StageView(stage=name, tasks=tasks, done=min(done, tasks), after=said.after if said else []))
+        after, skipped = (said.after, said.skipped) if said else ([], 0)
+        merged.append(StageView(stage=name, tasks=tasks, done=min(done, tasks), skipped=skipped, after=after))
     return merged
 
 

@@ -139,6 +139,11 @@ class Work:
         """Return the finished tasks of all reported stages."""
         return self._known().done if self.told else self.ended_tasks
 
+    @property
+    def skipped(self) -> int:
+        """Return those of the finished tasks that were never run, as a task before them failed."""
+        return sum(stage.skipped for stage in self.told)
+
     def report(self, stages: list[StageProgress]) -> None:
         """Store a framework's progress; stages no longer named are over."""
         self.told, self._rest = stages, None

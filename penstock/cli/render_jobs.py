@@ -36,7 +36,8 @@ def table(jobs: Sequence[JobView], now: float, *, users: bool) -> Fitted:
         Column("stages", field("of_stages"), rank=6, right=True),
         Column("ready", count_of("tasks_ready"), rank=7, right=True),
         Column("running", count_of("tasks_running"), rank=4, right=True),
-        Column("done", count_of("tasks_done"), rank=5, right=True),
+        Column("done", lambda row: str(row["tasks_done"] - row["tasks_skipped"]), rank=5, right=True),
+        Column("skipped", lambda row: str(row["tasks_skipped"] or ""), rank=5, right=True),
         Column("left", field("work_left"), rank=9, right=True),
         Column("since", field("since"), rank=8, right=True),
         Column("why", field("why"), rank=10, wraps=True),
@@ -58,7 +59,8 @@ def details(job: JobView, now: float) -> Iterator[RenderableType]:
     yield from map(_on_node, job.ranks[:_NODES])
     tasks = f"  tasks: {job.tasks_waiting} waiting, {job.tasks_ready} ready, {job.tasks_running} running, "
     failed = f", {job.tasks_failed} of them failed" if job.tasks_failed else ""
-    yield Text(f"{tasks}{job.tasks_done} done{failed}")
+    skipped = f", {job.tasks_skipped} skipped" if job.tasks_skipped else ""
+    yield Text(f"{tasks}{job.tasks_done - job.tasks_skipped} done{failed}{skipped}")
     slots = f"; holds {job.slots} {'slot' if job.slots == 1 else 'slots'}" if job.slots else ""
     yield Text(f"  service: {row['service']} so far{slots}" if job.ended_at is None else f"  service: {row['service']}")
     if row["work_left"]:
@@ -69,8 +71,9 @@ def details(job: JobView, now: float) -> Iterator[RenderableType]:
     columns = [
         Column("stage", field("stage")),
         Column("tasks", count_of("tasks"), right=True),
-        Column("done", count_of("done"), right=True),
-        Column("after", lambda row: ", ".join(row["after"]), rank=1, wraps=True),
+        Column("done", lambda row: str(row["done"] - row["skipped"]), right=True),
+        Column("skipped", lambda row: str(row["skipped"] or ""), rank=1, right=True),
+        Column("after", lambda row: ", ".join(row["after"]), rank=2, wraps=True),
     ]
     if stages:
         yield Fitted(columns, stages)

@@ -14,7 +14,7 @@ from penstock.client.errors import JobCancelled
 from penstock.client.job_session import JobSession
 from penstock.client.session import Session
 from penstock.model.container import Ended, EndedBy
-from penstock.model.work import Opportunistic, StageProgress, TaskRequest
+from penstock.model.work import Opportunistic, StageProgress, TaskRequest, without_skipped
 from penstock.opgraph import Event, Started, TaskEnded, TaskPlaced
 from penstock.wire import job_api as api
 from penstock.wire import job_methods as m
@@ -90,7 +90,8 @@ class TaskJob(JobSession):
     def progress(self, stages: Sequence[StageProgress]) -> None:
         """Report the job's progress to the master. A report during an outage is dropped."""
         if not self.over:
-            self._session.notify(m.PROGRESS, api.Progress(job=self.id, stages=list(stages)))
+            told = list(stages) if self._session.welcome.skipped_tasks else without_skipped(stages)
+            self._session.notify(m.PROGRESS, api.Progress(job=self.id, stages=told))
 
     def cancel_tasks(self, tasks: Sequence[str]) -> None:
         """Cancel tasks; :meth:`next` returns their ends.

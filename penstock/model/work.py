@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import msgspec
@@ -77,6 +78,8 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A stage of a job: the known number of tasks, the number of done ones, and the stages that it waits for.
+    ``skipped`` of the done ones were never run, as a task before them failed; a peer that does not know this field
+    would refuse it.
 
     ``usage`` is the remaining work in bytes per kind, if the framework knows it; ``input_bytes``, which counts as
     CPU, is for a framework that cannot distinguish the kinds.
@@ -85,6 +88,7 @@ class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     stage: Name
     tasks: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
     done: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
+    skipped: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
     after: Annotated[list[Name], msgspec.Meta(max_length=MOST_STAGES)] = []
     input_bytes: Bytes = 0
     usage: KindAmounts = KindAmounts()
@@ -98,6 +102,11 @@ class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         """Return the stage for a status document, with the fields that a message omits."""
         usage = _FullKindAmounts(self.usage.cpu, self.usage.disk, self.usage.network)
         return FullStageProgress(**{**msgspec.structs.asdict(self), "usage": usage})
+
+
+def without_skipped(stages: Iterable[StageProgress]) -> list[StageProgress]:
+    """Return the stages for a peer that does not know skipped tasks: to it they are done."""
+    return [msgspec.structs.replace(stage, skipped=0) if stage.skipped else stage for stage in stages]
 
 
 class FullStageProgress(StageProgress, frozen=True, kw_only=True, omit_defaults=False):

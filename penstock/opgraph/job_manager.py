@@ -129,15 +129,19 @@ class JobManager:
 
         With more than ``MOST_STAGES`` stages, those that are over are left out.
         """
-        tasks, done = dict.fromkeys(self._after, 0), dict.fromkeys(self._after, 0)
+        tasks, done, skipped = (dict.fromkeys(self._after, 0) for _ in range(3))
         for name, task in self.graph.tasks.items():
             tasks[task.stage] += 1
             done[task.stage] += self.states[name].over
+            skipped[task.stage] += self.states[name] is TaskState.SKIPPED
         told = list(self._after)
         if len(told) > MOST_STAGES:
             told = [stage for stage in told if done[stage] < tasks[stage]][:MOST_STAGES]
         return [
-            StageProgress(stage=one, tasks=tasks[one], done=done[one], after=list(self._after[one])) for one in told
+            StageProgress(
+                stage=one, tasks=tasks[one], done=done[one], skipped=skipped[one], after=list(self._after[one])
+            )
+            for one in told
         ]
 
     @property

@@ -43,7 +43,8 @@ class Hello(Params, frozen=True):
 
 
 class Welcome(Result, frozen=True):
-    """The agent's greeting. ``enforced``: the host's enforceable limits as in ``penstock check``: ``cpu``, ``kill``…"""
+    """The agent's greeting. ``enforced``: the host's enforceable limits as in ``penstock check``: ``cpu``, ``kill``…
+    ``skipped_tasks``: it reads ``skipped`` of a stage's progress."""
 
     protocol: int
     version: str
@@ -54,6 +55,7 @@ class Welcome(Result, frozen=True):
     max_frame_bytes: int
     enforced: list[str]
     master: bool
+    skipped_tasks: bool = False
 
 
 # fmt: off
@@ -62,7 +64,7 @@ HELLO = declare(
     Welcome(
         protocol=PROTOCOL, version="0.1.0", node="alpha", user="eve",
         capacity=Capacity(cores=2.0, memory_bytes=2 << 30), network_bypass_bytes=16384, max_frame_bytes=8388608,
-        enforced=["cpu", "memory"], master=True,
+        enforced=["cpu", "memory"], master=True, skipped_tasks=True,
     ),
     Caller.EVERYBODY,
 )

@@ -19,11 +19,13 @@ JobId = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 class StageView(Result, frozen=True):
-    """A stage: the known number of its tasks, the number of ended ones, and the stages that it waits for."""
+    """A stage: the known number of its tasks, the number of ended ones, ``skipped`` ones among them, and the stages
+    that it waits for."""
 
     stage: str
     tasks: int
     done: int
+    skipped: int = 0
     after: list[str] = []
 
 
@@ -69,7 +71,8 @@ class JobView(Result, frozen=True):
     undone) or ``lost`` (with its host).
 
     ``why`` is the reason for waiting, or for the outcome. Times are Unix time. Tasks are those that the master places;
-    ``tasks_waiting`` were announced and are not ready. ``slots`` is the number held by its monotasks. ``left`` is the
+    ``tasks_waiting`` were announced and are not ready; of ``tasks_done``, ``tasks_skipped`` were never run, as a task
+    before them failed. ``slots`` is the number held by its monotasks. ``left`` is the
     work not done, in bytes per kind.
 
     ``rank`` is its position in the order of jobs, 1 being the first of ``of`` (0: it is over, or new), and ``reason``
@@ -95,6 +98,7 @@ class JobView(Result, frozen=True):
     tasks_running: int = 0
     tasks_done: int = 0
     tasks_failed: int = 0
+    tasks_skipped: int = 0
     slots: int = 0
     service_container_s: float = 0.0
     left: KindAmounts = KindAmounts()

@@ -172,7 +172,8 @@ class Register(Params, frozen=True):
 class Registered(Result, frozen=True):
     """The master's version, longest heartbeat interval, and the fields that it reads: gaps, last parts of profiles,
     ``last`` of ``JobUse``, ``use`` (``job_lasts``), ``failed`` of ``job_ended``, ``most_commands``, ``ranks``, their
-    ``tenants``, ``commands`` of heartbeats, ``at_end`` of ``job_ended`` (``jobs_at_end``)."""
+    ``tenants``, ``commands`` of heartbeats, ``at_end`` of ``job_ended`` (``jobs_at_end``), ``skipped`` of a stage's
+    progress (``skipped_tasks``)."""
 
     protocol: int
     version: str
@@ -186,6 +187,7 @@ class Registered(Result, frozen=True):
     rank_tenants: bool = False
     commands: bool = False
     jobs_at_end: bool = False
+    skipped_tasks: bool = False
 
 
 class Heartbeat(Params, frozen=True):

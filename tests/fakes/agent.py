@@ -70,6 +70,7 @@ class FakeAgent:
         self.slots = slots
         self.calls: list[tuple[str, Any]] = []
         self.containers: dict[str, FakeContainer] = {}
+        self.reads_skipped = True
         self.known_jobs: set[str] = set()
         self.cancelled: dict[str, str] = {}  # job → the user who cancelled it
         self.has_master = True
@@ -218,6 +219,7 @@ class FakeAgent:
             max_frame_bytes=8 << 20,
             enforced=[],
             master=self.has_master,
+            skipped_tasks=self.reads_skipped,
         )
 
     def _register_job(self, peer: RpcPeer, asked: Any) -> JobRegistered:

@@ -91,7 +91,7 @@ const jobs = new Table(
     { label: "Ready", look: "number", of: (job) => number(job.ready) },
     { label: "Memory", look: "number", of: (job) => (job.memory_bytes ? bytes(job.memory_bytes) : "–") },
     { label: "Stages", look: "wide", of: (job) =>
-        job.progress.length ? progress(job.progress.map(({ stage: name, done, tasks }) => ({ name, done, tasks }))) : "–" },
+        job.progress.length ? progress(job.progress.map(({ stage: name, done, skipped, tasks }) => ({ name, done, skipped, tasks }))) : "–" },
     { label: "Why it waits", look: "wide", of: (job) =>
         action(job.waits, "Explain", `job ${job.name || job.id}`, (button) => explain(job.id, button)) },
   ],

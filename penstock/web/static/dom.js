@@ -112,8 +112,9 @@ function drawBar([share, mark, alarms]) {
 
 function drawStages(stages) {
   const list = el("ol", { class: "stages" });
-  for (const { name, done, tasks } of stages) {
-    const item = el("li", {}, drawBar([tasks ? done / tasks : 0]), el("span", {}, `${name} ${done}/${tasks}`));
+  for (const { name, done, skipped = 0, tasks } of stages) {
+    const label = `${name} ${done - skipped}/${tasks}${skipped ? `, ${skipped} skipped` : ""}`;
+    const item = el("li", {}, drawBar([tasks ? done / tasks : 0]), el("span", {}, label));
     list.append(item);
   }
   return list;

@@ -128,7 +128,7 @@ const jobs = new Table(
     { label: "Done", look: "number", of: (job) => number(job.done) },
     { label: "Failed", look: "number", of: (job) => number(job.failed) },
     { label: "Stages", look: "wide", of: (job) =>
-        job.stages.length ? progress(job.stages.map(({ stage: name, done, tasks }) => ({ name, done, tasks }))) : "–" },
+        job.stages.length ? progress(job.stages.map(({ stage: name, done, skipped, tasks }) => ({ name, done, skipped, tasks }))) : "–" },
     { label: "Why it waits", look: "wide", of: (job) => job.waits || "–" },
   ],
   "No jobs.",

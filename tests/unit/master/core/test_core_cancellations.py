@@ -187,19 +187,20 @@ def test_stages_are_as_far_as_the_latest_report() -> None:
     told = [
         StageProgress(stage="s", tasks=4, done=0),
         StageProgress(stage="later", tasks=2, after=["s"]),
-        StageProgress(stage="before", tasks=1, done=1),
+        StageProgress(stage="before", tasks=1, done=1, skipped=1),
     ]
     made.serve(e.Received("a", api.Progress(job="j", stages=told)))
     made.ready("a", command("t1"), command("t2"))
     made.round()
     made.serve(e.Received("a", api.CommandEnded(job="j", task="t1", origin="a", ended=EXIT)))
     view = made.listed()
-    assert [(stage.stage, stage.tasks, stage.done) for stage in view.progress] == [
-        ("s", 4, 1),
-        ("later", 2, 0),
-        ("before", 1, 1),
+    assert [(stage.stage, stage.tasks, stage.done, stage.skipped) for stage in view.progress] == [
+        ("s", 4, 1, 0),
+        ("later", 2, 0, 0),
+        ("before", 1, 1, 1),
     ]
     assert (view.stages, view.stages_done, view.tasks_waiting, view.tasks_running, view.tasks_done) == (3, 1, 4, 1, 2)
+    assert view.tasks_skipped == 1
     [listed_one] = made.cluster.listing.listed(ListJobs(), "u")
     assert listed_one.progress == []
     assert made.cluster.listing.listed(ListJobs(), "somebody-else") == []

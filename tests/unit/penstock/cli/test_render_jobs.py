@@ -85,6 +85,22 @@ def test_one_job_in_detail() -> None:
     assert "  service: 7.2s so far; holds 2 slots" in going
 
 
+def test_skipped_tasks_are_not_done_ones() -> None:
+    stages = [
+        StageView(stage="map", tasks=8, done=8, skipped=3),
+        StageView(stage="reduce", tasks=6, done=0, after=["map"]),
+    ]
+    job = msgspec.structs.replace(OVER, tasks_skipped=3, progress=stages)
+    head, row = shown(table([job], 1090.0, users=False))
+    assert [head[: head.index(name) + len(name)].split()[-1] for name in ("done", "skipped")] == ["done", "skipped"]
+    assert (row[: head.index("done") + 4].split()[-1], row[: head.index("skipped") + 7].split()[-1]) == ("5", "3")
+    assert "skipped" not in shown(table([OVER], 1090.0, users=False))[0]
+    lines = shown(*details(job, 1090.0))
+    assert "  tasks: 1 waiting, 3 ready, 2 running, 5 done, 1 of them failed, 3 skipped" in lines
+    assert ["map", "8", "5", "3"] in [line.split() for line in lines]
+    assert ["reduce", "6", "0", "map"] in [line.split() for line in lines]
+
+
 SAID: dict[str, Any] = {
     "job": "a-1", "name": "words", "ordering": "ejf", "placement": "ursa", "place": 2, "of": 3, "before_it": ["a-0"],
     "sentence": "second of 3 by ejf: it came later.", "why": "ejf: W·T 3",

@@ -9,6 +9,7 @@ from penstock.client.session import Session
 from penstock.client.task_job import TaskJob
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.model.container import Ended, EndedBy
+from penstock.model.work import StageProgress
 from penstock.opgraph import Started, TaskEnded, TaskPlaced
 from penstock.wire.agent_api import RegisterJob
 from penstock.wire.errors import RpcError, refused
@@ -134,3 +135,14 @@ def test_a_job_that_was_cancelled_when_the_agent_died_is_not_registered_anew(age
                 job.next(60)
         assert agent.do(lambda fake: [asked.job for asked in fake.called("register_job")]) == [job.id]
         assert agent.do(lambda fake: fake.called("place") + fake.called("cancel_tasks")) == []
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["present agent", "older agent"])
+def test_only_an_agent_that_reads_them_is_told_of_skipped_tasks(agent: AgentThread, reads: bool) -> None:
+    agent.agent.reads_skipped = reads
+    with Session.connect(agent.socket, "test", patience_s=60) as session:
+        job = TaskJob(session, RegisterJob(name="j"), lambda linked: None)
+        job.progress([StageProgress(stage="s", tasks=3, done=2, skipped=1)])
+        agent.until(lambda fake: fake.called("progress"))
+    [told] = agent.do(lambda fake: fake.called("progress"))
+    assert told.stages == [StageProgress(stage="s", tasks=3, done=2, skipped=int(reads))]

@@ -132,7 +132,7 @@ def test_progress_names_all_stages_and_their_dependencies() -> None:
     assert manager.progress() == [
         StageProgress(stage="map", tasks=3, done=2),
         StageProgress(stage="reduce", tasks=2, after=["map"]),
-        StageProgress(stage="side", tasks=1, done=1, after=["map"]),
+        StageProgress(stage="side", tasks=1, done=1, skipped=1, after=["map"]),
     ]
 
 
