@@ -321,6 +321,7 @@ class Agent:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(work) for work in works]
             await stop.wait()
+            log.info("agent stops")
             self._shell.report_last()
             for task in running:
                 task.cancel()

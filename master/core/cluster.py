@@ -254,7 +254,7 @@ class Cluster:
         if node is not None and node.connected:
             node.connection_lost(now)
             self.table.refresh(node)
-            self.outbox.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
+            self.outbox.explain("agent disconnected", node=name, waits_s=self.settings.node_timeout_s)
 
     def _stalled(self, stalled_s: float, now: float) -> None:
         """Take a time in which the master received nothing out of the silence of each node."""

@@ -240,7 +240,9 @@ def ends_both_cleanly(up: Up, number: int) -> None:
     assert sorted(children) == ["agent", "master"]
     up.process.send_signal(number)
     assert up.process.wait(60) == 0
-    assert "node away" in (up.directory / "log").read_text()  # so the agent ended before the master
+    said = (up.directory / "log").read_text().splitlines()[-3:]
+    events = ("agent stops", "agent disconnected", "master stops")  # as the agent ended before the master
+    assert [event in line and "info" in line for event, line in zip(events, said, strict=True)] == [True] * 3, said
     assert not any(Path(f"/proc/{pid}").exists() for pid in children.values())
     assert not (up.directory / "run" / "agent.sock").exists()
 
