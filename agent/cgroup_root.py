@@ -107,9 +107,15 @@ def wait_until_empty(cgroup: Path, timeout_s: float) -> bool:
 
 
 def vacate(root: Path) -> None:
-    """Move the processes of a delegated cgroup into a leaf of it: only then can its children have controllers."""
+    """Move the processes of a delegated cgroup into a leaf of it: only then can its children have controllers.
+
+    A directory that is no cgroup, or does not exist yet, has none.
+    """
     daemons = root / "daemons"
-    pids = (root / "cgroup.procs").read_text(encoding="utf-8").split()
+    try:
+        pids = (root / "cgroup.procs").read_text(encoding="utf-8").split()
+    except FileNotFoundError:
+        return
     if not pids:
         return
     daemons.mkdir(exist_ok=True)

@@ -49,7 +49,7 @@ class LauncherSupervisor:
             OSError: no launcher answers, or one cannot be started.
         """
         root = self._choose_root()
-        if root is not None and root.exists():
+        if root is not None:
             cgroup_root.vacate(root)
         self.launcher = await self._connect(root)
         return self.launcher

@@ -61,7 +61,7 @@ def detach(work: Work, reservation: str, argv: Sequence[str], *, as_json: bool) 
             detach=True,
         )
         manager = job.launch_manager(in_utf8("submit", spec))
-        job.wait_until_joined(accepted(work.name, job.id))
+        job.wait_until_joined(accepted("", job.id))
     if as_json:
         import json  # most jobs are detached without it
 
@@ -91,8 +91,10 @@ class _HeldJob(TaskJob):
             raise AgentUnavailable(LOST_WHILE_STARTING) from None
         return self._manager
 
-    def wait_until_joined(self, line: str) -> None:
-        """Wait until the manager has written this line, which tells that it has joined the job.
+    def wait_until_joined(self, announced: str) -> None:
+        """Wait until the manager has written this text, which tells that it has joined the job.
+
+        The text is without the job's name, which the manager prints without control characters.
 
         Raises:
             CommandError: the manager ended before.
@@ -106,7 +108,7 @@ class _HeldJob(TaskJob):
             written += part.data
             offset = part.offset + len(part.data)
             text = written.decode("utf-8", "replace")
-            if line in text:
+            if announced in text:
                 return
             if part.data and offset < part.size:
                 continue

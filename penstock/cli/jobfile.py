@@ -217,7 +217,7 @@ def _read(path: Path) -> JobTable:
     try:
         _, document = read_toml(path)
     except TomlFileError as error:
-        raise usage_error(str(error)) from None
+        raise usage_error(f"{error}{_if_program(path)}") from None
     tables = document.get("task")
     if isinstance(tables, dict):
         raise usage_error(f"{path}: task: a list of tables expected; write [[task]], in double brackets, before each")
@@ -231,6 +231,13 @@ def _read(path: Path) -> JobTable:
         return msgspec.convert(document, JobTable)
     except msgspec.ValidationError as error:
         raise usage_error(f"{path}: {_located(error, document)}") from None
+
+
+def _if_program(path: Path) -> str:
+    """Return what to do with a file that is no job but a program."""
+    if not (path.is_file() and os.access(path, os.X_OK)):
+        return ""
+    return f"; to run a program, write `penstock run -- {path.absolute()}`"
 
 
 def _check_keys(path: Path, table: dict[str, Any], of: type[msgspec.Struct], where: str) -> None:

@@ -64,8 +64,12 @@ GROUPS = {
     "frameworks": ("dask-worker", "spark-config"),
     "trying": ("simulate", "plan", "place"),
 }
-#: Former commands, and their successors.
+#: Former commands and their successors.
 _MOVED = {"paper": "the papers' claims are tried by `python -m research`, in a checkout of Penstock's repository"}
+#: What other programs call their commands, and the commands here.
+_MOVED |= dict.fromkeys(("version", "-V", "-v"), "write `penstock --version`")
+_MOVED |= dict.fromkeys(("ps", "ls", "list"), "`penstock status` lists containers, `penstock jobs` jobs")
+_MOVED |= dict.fromkeys(("stop", "rm", "delete"), "`penstock kill` ends containers, `penstock cancel` jobs")
 _EXTRAS = {"check": "agent", "agent": "agent", "master": "master", "uninstall": "agent", "dask-worker": "dask"}
 _EXTRAS |= {"ca": "ca", "place": "master", "plan": "master", "simulate": "simulate"}
 #: The libraries of every command of the light client, and those of single ones.
@@ -84,6 +88,8 @@ def command() -> NoReturn:
     is a fifth of the CPU time of `penstock submit`. Exit functions run, and printed text is flushed, as ever.
     """
     _open_closed_streams()
+    if sys.stdout.encoding != "utf-8":  # of a locale without some of the characters in tables and names
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # a TextIOWrapper, or its like
     status = main()
     if sys.argv[1:2] and sys.argv[1] in OWN and not _threads():
         atexit._run_exitfuncs()  # noqa: SLF001 # as multiprocessing ends its processes (Lib/multiprocessing/process.py)

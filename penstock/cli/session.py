@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -89,8 +90,9 @@ def with_agent(command: str, work: Callable[[AgentClient], Awaitable[T]], *, nam
 
 
 def print_json(document: object) -> None:
-    """Print a document as one line of JSON."""
-    print(msgspec.json.encode(document).decode())
+    """Print a document as one line of JSON, in UTF-8 also where the locale has another encoding (RFC 8259 §8.1)."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
 
 
 def _text(error: RpcError, named: str) -> str:

@@ -269,8 +269,8 @@ async def _tail(agent: BlockingRequests, container: str) -> str:
     from penstock.client.requests import whole_output
 
     try:
-        written = await whole_output(agent, container, "stdout") + await whole_output(agent, container, "stderr")
+        streams = [await whole_output(agent, container, stream) for stream in ("stdout", "stderr")]
     except RpcError as error:
         return f"(its output cannot be read: {error})"
-    lines = written.decode("utf-8", "replace").splitlines()
+    lines = [line for written in streams for line in written.decode("utf-8", "replace").splitlines()]
     return "\n".join(lines[-_TAIL_LINES:]) if lines else "(it wrote nothing)"

@@ -24,6 +24,8 @@ from penstock.model.units import QuantityError, is_within_limit, parse_bytes, pa
 from penstock.toml_files import TomlFileError, read_toml
 
 T = TypeVar("T", bound=msgspec.Struct)
+#: The most known keys that an error lists.
+_MOST_NAMED = 20
 #: The daemons, each with a file of its own.
 _DAEMONS = ("agent", "master")
 #: Marks a key that a running daemon takes from its file on SIGHUP.
@@ -256,7 +258,10 @@ def _misplaced(header: str, table: Mapping[str, Any], declared: Mapping[str, obj
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:
-    return did_you_mean(name, known, f"known keys: {', '.join(sorted(known))}")
+    few = len(known) <= _MOST_NAMED
+    return did_you_mean(
+        name, known, f"known keys: {', '.join(sorted(known))}" if few else "`penstock config show` lists all keys"
+    )
 
 
 def _quantity(key: str, value: Any) -> Any:

@@ -30,6 +30,8 @@ def test_a_file_that_cannot_be_written_is_reported_before_anything_begins(
     ("argv", "line"),
     [
         (["rum"], "penstock: unknown command 'rum'; did you mean 'run'?"),
+        (["version"], "penstock: unknown command 'version'; write `penstock --version`"),
+        (["ps"], "penstock: unknown command 'ps'; `penstock status` lists containers, `penstock jobs` jobs"),
         (["--vresion"], "penstock: unknown option '--vresion'; one of up, run"),
         (["run"], "penstock run: no command given; write for example `penstock run --memory 64M -- sort big.txt`"),
         (["run", "--"], "penstock run: no command given"),
@@ -300,3 +302,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_name_in_an_error_controls_the_terminal(fails: Fails, tmp_path: Path, argv: list[str]) -> None:
     line = fails(2, *argv, tmp_path / "absent\x1b[2J\n" / "a\x1b[2J\x9bb")
     assert line.isprintable() and line.startswith(f"penstock {argv[0]}: ")
+
+
+def test_a_program_in_place_of_a_job_file_is_answered_with_the_command_that_runs_it(
+    tmp_path: Path, fails: Fails
+) -> None:
+    path = tmp_path / "sort.sh"
+    path.write_text("#!/bin/sh\nsort big.txt\n")
+    path.chmod(0o755)
+    assert fails(2, "submit", path).endswith(f"; to run a program, write `penstock run -- {path}`")
+    path.chmod(0o644)
+    assert "to run a program" not in fails(2, "submit", path)

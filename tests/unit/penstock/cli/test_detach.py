@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.main import main
+from penstock.cli.plain_text import printable
 from penstock.cli.report import accepted
 from penstock.model.container import Ended, EndedBy
 from penstock.wire.errors import refused
 from tests.fakes.agent import FakeAgent, FakeContainer
 from tests.fakes.agent_thread import AgentThread
+
+NAME = "a\x1b[31mb\nc"
 
 
 @pytest.fixture
@@ -50,6 +53,22 @@ def test_it_returns_when_the_manager_has_joined_the_job(
     assert (manager.name, manager.detach, manager.stdio) == (f"submit {job}", True, "")
     assert manager.env["PENSTOCK_SOCKET"] == str(agent.socket)
     assert not agent.agent.called("end_job"), "the manager has it"
+
+
+def test_a_job_may_have_a_name_with_control_characters(
+    agent: AgentThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(made: FakeContainer) -> None:
+        (job,) = agent.agent.known_jobs
+        agent.agent.outputs["stderr"] = f"penstock submit: {printable(accepted(NAME, job))}\n".encode()
+        agent.agent.end_container(made, Ended(by=EndedBy.EXIT, exit_status=0))
+
+    path = tmp_path / "job.toml"
+    path.write_text(f'name = {json.dumps(NAME)}\n[[task]]\nname = "a"\ncommand = "true"\n')
+    agent.agent.on_launch = write
+    assert main(["submit", "--detach", str(path)]) == 0
+    (job,) = agent.agent.known_jobs
+    assert capsys.readouterr().out == f"{job}\n"
 
 
 def test_a_manager_that_ends_before_is_an_error_with_its_last_line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from penstock.cli import adopt
 from penstock.cli.main import main
+from penstock.wire.jobs_api import JobView
 from tests.fakes.agent_thread import AgentThread
 from tests.unit.penstock.cli.conftest import Fails
 
@@ -100,3 +102,26 @@ def test_a_process_with_such_an_argument_is_adopted_and_shown_without_it(
 )
 def test_any_other_text_is_named(agent: AgentThread, fails: Fails, argv: list[str]) -> None:
     assert fails(2, *argv) == rf"penstock {argv[0]}: 'caf\xe9' is not UTF-8, as text in messages must be"
+
+
+#: Python then encodes in ASCII (PEP 538, PEP 540).
+ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+
+
+def in_ascii(*argv: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "penstock.cli.main", *argv]
+    return subprocess.run(command, env=os.environ | ASCII, capture_output=True, timeout=60, check=False)
+
+
+def test_a_character_that_the_locale_lacks_is_replaced() -> None:
+    done = in_ascii("--help")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"usage: penstock COMMAND [ARGUMENT?]")
+
+
+def test_json_is_in_utf_8_in_any_locale(agent: AgentThread) -> None:
+    agent.agent.views = [JobView(job="j-1", name="café", user="eve", origin="a", state="running", submitted_at=1.0)]
+    done = in_ascii("jobs", "--json", "j-1")
+    assert done.stderr == b""
+    assert [view["name"] for view in json.loads(done.stdout)] == ["café"]
+    assert b"caf?" in in_ascii("jobs", "j-1").stdout
