@@ -21,7 +21,7 @@ from penstock.cli.submission import Submission
 from penstock.cli.work import Work
 from penstock.client.session import Session
 from penstock.client.signals import Signals
-from penstock.model.container import Ended, EndedBy
+from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.model.work import OpportunisticJob
 from penstock.opgraph import (
     AdmissionAwaited,
@@ -34,6 +34,7 @@ from penstock.opgraph import (
     TaskPlaced,
 )
 from penstock.wire.agent_api import JobWaiting, StageProgress
+from tests.fakes.agent import FakeAgent, FakeContainer
 from tests.fakes.agent_thread import AgentThread
 
 OK = Ended(by=EndedBy.EXIT, exit_status=0)
@@ -83,6 +84,23 @@ def test_a_task_that_no_node_can_hold_ends_the_job_before_its_admission(
     assert running.result(60) == 1
     assert why in capsys.readouterr().out
     assert [ended.failed for ended in agent.agent.called("end_job")] == [f"1 task refused; first a: {why}"]
+
+
+def test_of_a_failed_task_the_last_lines_of_both_streams_are_printed(
+    agent: AgentThread, submit: Submit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = submit()
+    job = job_of(agent)
+
+    def fail(fake: FakeAgent) -> None:
+        fake.containers["c-9"] = FakeContainer("c-9", ContainerSpec(argv=("x",)), fake.placed[job, "a"])
+        fake.document["containers"] = [{"container": "c-9", "job": job, "task": "a"}]
+        fake.outputs = {"stdout": b"no line feed", "stderr": b"and why\n"}
+        fake.end_task(job, "a", Ended(by=EndedBy.EXIT, exit_status=3))
+
+    agent.do(fail)
+    assert running.result(60) == 1
+    assert capsys.readouterr().err.endswith("--- a\nno line feed\nand why\n")
 
 
 def test_a_large_task_of_a_job_that_may_run_on_slack_waits_for_the_admission(
