@@ -21,7 +21,7 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
     "follow": [("penstock follow c-12 demand.json", "Make the limits rise and fall with the profile.")],
     "kill": [("penstock kill c-12 c-13", "Kill both containers with all their processes.")],
     "logs": [
-        ("penstock logs --follow c-12", "Print the output so far, and new output as it is written."),
+        ("penstock logs --follow --tail 20 c-12", "Print the last 20 lines so far, and new output as it is written."),
         ("penstock logs alpha-1f2e3d4c-7", "Print the output of a job's tasks on this host, and why the job failed."),
     ],
     "submit": [

@@ -50,10 +50,12 @@ class _Headed:
 class JobOutput:
     """The output of a job's containers on this host. ``stream`` of the tasks is copied to standard output."""
 
-    def __init__(self, agent: AgentClient, job: str, stream: str) -> None:
+    def __init__(self, agent: AgentClient, job: str, stream: str, last_lines: int | None = None) -> None:
+        """``last_lines``: of what each task has written before, only so many lines are copied."""
         self._agent = agent
         self._job = job
         self._stream = stream
+        self._last_lines = last_lines
         self._out, self._err = _Headed(sys.stdout.buffer), _Headed(sys.stderr.buffer)
         self._manager: CopiedOutput | None = None
         self._tasks: dict[str, CopiedOutput] = {}  # by container: those that are not complete
@@ -113,7 +115,7 @@ class JobOutput:
     async def _opened(self, container: str, stream: str, write: Callable[[bytes], object]) -> CopiedOutput:
         running = await self._agent.attach(container)
         self._ends.append(asyncio.ensure_future(running.wait()))
-        return CopiedOutput(running, self._ends[-1], stream, write)
+        return CopiedOutput(running, self._ends[-1], stream, write, self._last_lines)
 
     def _below(self, to: _Headed, container: str) -> Callable[[bytes], object]:
         return lambda data: to.write(self._heading(container), data)
@@ -133,7 +135,7 @@ class JobOutput:
                 del self._tasks[container]
                 if self._stream == "stdout" and _failed(task.ended.result()):
                     write = self._below(self._err, container)
-                    failed.append(CopiedOutput(task.running, task.ended, "stderr", write))
+                    failed.append(CopiedOutput(task.running, task.ended, "stderr", write, self._last_lines))
         for task in failed:
             await _copy(task)
         if self._manager is not None and not self._manager.complete:

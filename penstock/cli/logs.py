@@ -34,13 +34,16 @@ def main(argv: list[str]) -> int:
         "container", metavar="CONTAINER|JOB", help="a container's id, as `penstock status` shows it, or a job's"
     )
     parser.add_argument("-f", "--follow", action="store_true", help="continue until the container or the job has ended")
+    parser.add_argument(
+        "-n", "--tail", type=_lines, metavar="N", help="print only the last N lines so far, of a job those of each task"
+    )
     parser.add_argument("--stderr", action="store_true", help="print standard error instead of standard output")
     parser.add_argument(
         "--json", action="store_true", help="print the results of a job that was submitted here with --detach"
     )
     options = parser.parse_args(argv)
-    if options.json and options.stderr:
-        raise usage_error("--json: prints the results of a job; leave out --stderr")
+    if options.json and (options.stderr or options.tail is not None):
+        raise usage_error("--json: prints the results of a job; leave out --stderr and --tail")
     with_agent("logs", lambda agent: _print(agent, options), named="container")
     return 0
 
@@ -56,11 +59,17 @@ async def _print(agent: AgentClient, options: argparse.Namespace) -> None:
             raise CommandError(f"--json: this host has no results of a detached job {name!r}", status=Status.UNKNOWN)
         await job_logs.print_results(agent, manager, name, follow=options.follow)
     elif manager is not None or any(one.get("job") == name for one in containers):
-        await job_logs.JobOutput(agent, name, stream).copy(follow=options.follow)
+        await job_logs.JobOutput(agent, name, stream, options.tail).copy(follow=options.follow)
     else:
         if all(one.get("container") != name for one in containers):
             await _refuse_job(agent, name)
-        await _print_container(agent, name, stream, follow=options.follow)
+        await _print_container(agent, name, stream, options.tail, follow=options.follow)
+
+
+def _lines(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is not a number of lines; write for example 20")
+    return int(text)
 
 
 async def _refuse_job(agent: AgentClient, name: str) -> None:
@@ -80,10 +89,10 @@ async def _refuse_job(agent: AgentClient, name: str) -> None:
         raise CommandError(why, status=Status.UNKNOWN)
 
 
-async def _print_container(agent: AgentClient, name: str, stream: str, *, follow: bool) -> None:
+async def _print_container(agent: AgentClient, name: str, stream: str, tail: int | None, *, follow: bool) -> None:
     running = await agent.attach(name)
     ended = asyncio.ensure_future(running.wait())
-    output = CopiedOutput(running, ended, stream, _write)
+    output = CopiedOutput(running, ended, stream, _write, tail)
     try:
         while True:
             await output.copy()

@@ -104,6 +104,24 @@ async def test_logs_prints_the_output_of_a_container(
     assert await penstock("logs", "--stderr", container.id) == (0, "oh\n", "")
 
 
+async def test_logs_prints_the_last_lines_and_then_all_that_follow(
+    fake: FakeAgent, container: FakeContainer, penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cli.logs._LOOK_S", 0.01)
+    fake.outputs["stdout"] = b"one\ntwo\nthree\n"
+    assert await penstock("logs", "--tail", "2", container.id) == (0, "two\nthree\n", "")
+    assert await penstock("logs", "-n", "0", container.id) == (0, "", "")
+    printing = asyncio.ensure_future(penstock("logs", "-f", "-n", "1", container.id))
+    asked = len(fake.called("output"))
+    await fake.until(lambda: len(fake.called("output")) > asked + 5)  # four parts of the output, and later ones
+    fake.outputs["stdout"] += b"four\nfive\n"
+    fake.end_container(container, Ended(by=EndedBy.EXIT, exit_status=0))
+    assert await printing == (0, "three\nfour\nfive\n", "")
+    assert await penstock("logs", "-n", "some", container.id) == (
+        2, "", "penstock logs: -n/--tail: 'some' is not a number of lines; write for example 20\n",
+    )  # fmt: skip
+
+
 async def test_logs_goes_on_until_the_container_has_ended(
     fake: FakeAgent, container: FakeContainer, penstock: Penstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

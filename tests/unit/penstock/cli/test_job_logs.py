@@ -68,6 +68,7 @@ async def test_the_output_of_each_task_and_why_the_job_failed(host: Host, pensto
         host.end(container, ended)
     messages = "--- b\nno such file\npenstock submit: b failed: exit status 3\n"
     assert await penstock("logs", JOB) == (0, "--- a\none\ntwo\n--- b\nthree\n", messages)
+    assert (await penstock("logs", "--tail", "1", JOB))[1] == "--- a\ntwo\n--- b\nthree\n"
     status, out, _ = await penstock("logs", "--stderr", JOB)
     assert (status, out) == (0, "--- a\nharmless\n--- b\nno such file\n")
 
@@ -144,7 +145,7 @@ async def test_the_results_of_a_detached_job(host: Host, penstock: Penstock) -> 
     ("argv", "status", "said"),
     [
         (("--json", "c-1"), 4, "--json: this host has no results of a detached job 'c-1'"),
-        (("--json", "--stderr", JOB), 2, "--json: prints the results of a job; leave out --stderr"),
+        (("--json", "--stderr", JOB), 2, "--json: prints the results of a job; leave out --stderr and --tail"),
         ((JOB,), 4, "this host keeps no output of job 'fake-1': none was written here, or it ended too long ago"),
     ],
 )
