@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from penstock.client import AgentClient
     from penstock.wire.jobs_api import JobView
 
-#: The interval at which a running job's containers are listed and read (seconds).
-_LOOK_S = 0.25
+#: The intervals at which the output of a running job is read, and at which its containers are listed (seconds): on a
+#: node with many containers the list is long.
+_LOOK_S, _LIST_S = 0.25, 1.0
 
 
 class _Headed:
@@ -51,7 +53,7 @@ class JobOutput:
     """The output of a job's containers on this host. ``stream`` of the tasks is copied to standard output."""
 
     def __init__(self, agent: AgentClient, job: str, stream: str, last_lines: int | None = None) -> None:
-        """``last_lines``: of what each task has written before, only so many lines are copied."""
+        """``last_lines``: of what has been written before, only so many lines of each container are copied."""
         self._agent = agent
         self._job = job
         self._stream = stream
@@ -69,13 +71,17 @@ class JobOutput:
         Raises:
             BrokenPipeError: no process reads the output any more.
         """
+        over, list_at = False, 0.0
         try:
             while True:
-                await self._attach()
-                over = await self._is_over()
-                if over:
-                    await self._attach()  # to those that have come and ended meanwhile
+                if time.monotonic() >= list_at or self._manager_ended:
+                    await self._attach()
+                    over = await self._is_over()
+                    if over:
+                        await self._attach()  # to those that have come and ended meanwhile
+                    list_at = time.monotonic() + _LIST_S
                 await self._copy_new()
+                self._last_lines = None  # all that is found from now on is new
                 if over or not follow:
                     break
                 if reader_is_gone():
@@ -93,9 +99,11 @@ class JobOutput:
             over = self._view is None or self._view.state == "ended"
         except RpcError:  # there is no master, or it is away
             over = True
-        if self._manager is not None:
-            return self._manager.ended.done()
-        return over and all(end.done() for end in self._ends)
+        return self._manager_ended if self._manager else over and all(end.done() for end in self._ends)
+
+    @property
+    def _manager_ended(self) -> bool:
+        return self._manager is not None and self._manager.ended.done()
 
     async def _attach(self) -> None:
         """Attach to the job's containers that are not known yet, the first one first."""
@@ -104,7 +112,8 @@ class JobOutput:
         for one in sorted(own, key=lambda one: one.get("started_at") or 0.0):
             container = str(one["container"])
             self._containers[container] = str(one.get("task") or container)
-            self._tasks[container] = await self._opened(container, self._stream, self._below(self._out, container))
+            with contextlib.suppress(RpcError):  # the agent has dropped it for a later one
+                self._tasks[container] = await self._opened(container, self._stream, self._below(self._out, container))
         manager = manager_of(containers, self._job, self._agent.welcome.user)
         if manager is not None and self._manager is None:
             messages = self._err
@@ -152,7 +161,7 @@ class JobOutput:
 
     async def _nodes(self) -> set[str]:
         """Return the nodes of all tasks by the results of a detached job, once it has any."""
-        if self._manager is None or not self._manager.ended.done():
+        if self._manager is None or not self._manager_ended:
             return set()
         with contextlib.suppress(RpcError, msgspec.DecodeError):
             results = msgspec.json.decode(await self._manager.running.output("stdout"), type=_Results)

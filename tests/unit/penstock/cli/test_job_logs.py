@@ -56,7 +56,8 @@ class Host:
 
 @pytest.fixture
 def host(fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> Host:
-    monkeypatch.setattr("penstock.cli.job_logs._LOOK_S", 0.01)
+    for name in ("_LOOK_S", "_LIST_S"):
+        monkeypatch.setattr(f"penstock.cli.job_logs.{name}", 0.01)
     return Host(fake)
 
 
