@@ -30,7 +30,7 @@ from penstock.peer_credentials import check_server
 from penstock.security import tls
 from penstock.ticks import next_tick_s
 from penstock.transport import RpcPeer, connect_tcp, connect_unix
-from penstock.transport.peer import unknown_method
+from penstock.transport.peer import Unhurried, unknown_method
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Params
 from penstock.wire.connection import LINK_FRAME_BYTES, read, read_params
@@ -46,9 +46,11 @@ _KEPT = (api.CommandEnded, api.JobEnded, api.TasksDone, api.TasksCancelled)
 _JOURNALED = (api.TasksDone, api.TasksCancelled)
 #: Those of them that the master has to read before it decides.
 _AT_ONCE = (api.CommandEnded, api.TasksCancelled)
+#: Decisions whose answers the master does not act on: it reads them with the next message.
+_UNCONFIRMED = (api.AdmitJob, api.SetPriority, api.TellPlaced, api.TellStuck, api.TellWaiting)
 #: Decisions that give the node no work. A new order of jobs may start commands that wait here, which are not new to the
 #: master: the next sample is early enough to report their start.
-_NOTICES = (api.AdmitJob, api.SetPriority, api.TellEnded, api.TellPlaced, api.TellStuck, api.TellWaiting)
+_NOTICES = (*_UNCONFIRMED, api.TellEnded)
 #: The ends of jobs kept for an absent master, which lists fewer; beyond this number, the earliest are dropped.
 _MOST_JOBS_ENDED = 4096
 #: An end is reported at once, but together with others within this time (docs/architecture.md, time scales).
@@ -326,8 +328,8 @@ class MasterLink:
             log.info("reconnecting: the CA or its list has changed", master=self.address)
             self._peer.close()
 
-    def send(self, params: ToMaster) -> None:
-        """Relay a message; an end also brings the next heartbeat forward.
+    def send(self, params: ToMaster, *, may_wait: bool = False) -> None:
+        """Relay a message; an end also brings the next heartbeat forward. If it ``may_wait``, it leaves with the next.
 
         Messages that a later registration would repeat are sent right after a registration not answered yet, because a
         decision may come with the answer. The master drops an end once the decision about it is answered, and a task
@@ -344,6 +346,10 @@ class MasterLink:
         if peer is None or peer.closed or (self._peer is None and isinstance(params, _KEPT)):
             if isinstance(params, _KEPT):
                 self._keep(params)
+            return
+        if may_wait:
+            method = _METHODS[type(params)]
+            peer.notify_unhurried((method, params.job), method, params)
             return
         self._send_to(peer, params)
         if isinstance(params, _KEPT):
@@ -375,7 +381,7 @@ class MasterLink:
         reply = self._shell.dispatch(e.Decided(decide.number, decide.decisions, time.time()))
         if not all(isinstance(decision, _NOTICES) for decision in decide.decisions):
             self.send_soon()
-        return reply
+        return Unhurried(reply) if all(isinstance(each, _UNCONFIRMED) for each in decide.decisions) else reply
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
         """Learn the configured tenants, or log an error that the master reports; it is never answered."""

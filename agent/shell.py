@@ -38,8 +38,10 @@ class MasterRelay(Protocol):
     def linked(self) -> bool:
         """Whether the master has answered the registration."""
 
-    def send(self, params: i.ToMaster) -> None:
-        """Send in order; messages that the core keeps need not be kept while the master is away."""
+    def send(self, params: i.ToMaster, *, may_wait: bool = False) -> None:
+        """Send in order; messages that the core keeps need not be kept while the master is away. One that ``may_wait``
+        leaves with the next message, or shortly.
+        """
 
     async def ask(self, method: str, params: Params, result: type[T]) -> T:
         """Send a request, and wait for the answer. Raises RpcError, ``unavailable`` if the master is away."""
@@ -174,7 +176,7 @@ class Shell:
 
     def _send_to_master(self, send: i.SendToMaster) -> None:
         if self.link is not None:
-            self.link.send(send.params)
+            self.link.send(send.params, may_wait=send.may_wait)
 
     def _kill(self, kill: i.KillContainer) -> None:
         self.note("kill", container=kill.container, why=kill.reason)

@@ -38,9 +38,12 @@ class Reply(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SendToMaster:
-    """Relay a message to the master, in order. The core's state keeps it while the master is absent."""
+    """Relay a message to the master, in order. The core's state keeps it while the master is absent. One that
+    ``may_wait`` need not leave alone, and the next one of its kind and job may replace it.
+    """
 
     params: ToMaster
+    may_wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)

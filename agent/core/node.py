@@ -325,10 +325,11 @@ class Node(NodeState):
     def _progress(self, event: e.Requested[Progress], now: float) -> list[Instruction]:
         """Store the progress: the master orders jobs by it, and is told again if it rebuilds its state."""
         job = self._members.job_of(event.session, event.params.job)
-        job.report(event.params.stages)
+        has_news = job.report(event.params.stages)
         if not (job.record.here and self.settings.has_master):
             return [_DONE]
-        return [_DONE, SendToMaster(Progress(job=event.params.job, stages=self._stages_told(event.params.stages)))]
+        told = Progress(job=event.params.job, stages=self._stages_told(event.params.stages))
+        return [_DONE, SendToMaster(told, may_wait=not has_news)]
 
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Apply a sample: preemption uses it, and so does every admission until the next one."""

@@ -368,13 +368,20 @@ class Job:
         """Record that it is an earlier agent's, without connections from ``now`` on."""
         self.recovered, self.orphan_since = True, now
 
-    def report(self, stages: list[StageProgress]) -> None:
-        """Store its framework's report on its stages."""
-        self.stages = stages
+    def report(self, stages: list[StageProgress]) -> bool:
+        """Store its framework's report on its stages; return whether it has news beside counts of the same stages."""
+        before, self.stages = self.stages, stages
+        return list(map(_outline, before)) != list(map(_outline, stages))
 
     def end(self) -> None:
         """Record its end. Raises: TransitionError."""
         self.state = next_state(life_cycles.JOB, self.state, "over")
+
+
+def _outline(stage: StageProgress) -> tuple[object, ...]:
+    """Return what a stage is, whether it is over, and whether its remaining work is known."""
+    known = stage.input_bytes > 0 or stage.usage != KindAmounts()
+    return stage.stage, stage.tasks, stage.after, stage.done >= stage.tasks, known
 
 
 def job_state(record: JobRecord, stages: list[StageProgress] | None = None) -> JobState:
