@@ -24,7 +24,7 @@ from penstock.model import (
     TaskRequest,
 )
 from penstock.model.life_cycle import next_state
-from penstock.model.work import Opportunistic, OpportunisticJob, opportunism
+from penstock.model.work import Opportunistic, OpportunisticJob, has_news, opportunism
 from penstock.wire.agent_api import JobWaiting, Notice, StageProgress
 from penstock.wire.master_api import JobState, SetPriority
 
@@ -371,17 +371,11 @@ class Job:
     def report(self, stages: list[StageProgress]) -> bool:
         """Store its framework's report on its stages; return whether it has news beside counts of the same stages."""
         before, self.stages = self.stages, stages
-        return list(map(_outline, before)) != list(map(_outline, stages))
+        return has_news(before, stages)
 
     def end(self) -> None:
         """Record its end. Raises: TransitionError."""
         self.state = next_state(life_cycles.JOB, self.state, "over")
-
-
-def _outline(stage: StageProgress) -> tuple[object, ...]:
-    """Return what a stage is, whether it is over, and whether its remaining work is known."""
-    known = stage.input_bytes > 0 or stage.usage != KindAmounts()
-    return stage.stage, stage.tasks, stage.after, stage.done >= stage.tasks, known
 
 
 def job_state(record: JobRecord, stages: list[StageProgress] | None = None) -> JobState:

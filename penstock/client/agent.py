@@ -166,6 +166,8 @@ class AgentClient(Requests):
     async def close(self) -> None:
         """Send pending messages and close the connection; the agent takes back all that this connection held."""
         self._flush()
+        for job in self._jobs.values():
+            job.flush_progress()
         await self._link.close()
 
     # ------------------------------------------------------------ Owner of the link

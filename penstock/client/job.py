@@ -15,6 +15,7 @@ from penstock.client.job_session import JobSession, NothingWanted
 from penstock.client.link import Link, ask_over
 from penstock.client.monotask import Monotask
 from penstock.client.monotask_session import MonotaskSession, SessionMonotask
+from penstock.client.progress import ProgressReports
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import ResourceKind, kind_of
 from penstock.model.work import MonotaskId, Opportunistic, TaskRequest
@@ -52,6 +53,7 @@ class Job(JobSession):
         self._has_own_session = monotasks is None
         self._monotasks: MonotaskSession[Any] = MonotaskSession() if monotasks is None else monotasks
         self._report: asyncio.TimerHandle | None = None  # deadline for reporting monotasks that ended under leases
+        self._progress = ProgressReports(self._send_progress)
         self._watched: dict[str, list[asyncio.Future[None]]] = {}
         self._admitted = asyncio.Event()
         self.on_recall: Callable[[ResourceKind], object] | None = None  # idle slots of a kind must be given back
@@ -180,10 +182,16 @@ class Job(JobSession):
     def progress(self, stages: Sequence[api.StageProgress]) -> None:
         """Report the job's progress by stages, in their order; the master may order jobs by it. Replaces the last one.
 
-        A report during an outage is dropped.
+        New and ended stages are reported at once, counts of the same stages a few times a second. A report during an
+        outage is dropped.
         """
         if not self.over:
-            self._link.notify(m.PROGRESS, api.Progress(job=self.id, stages=list(stages)))
+            self._progress.report(stages)
+
+    def flush_progress(self) -> None:
+        """Send the latest report of progress now, if it still waits."""
+        if not self.over:
+            self._progress.flush()
 
     async def cancel_tasks(self, tasks: Iterable[str]) -> None:
         """Cancel tasks. All but running commands have ended when this returns; await :meth:`ended` for those.
@@ -209,16 +217,21 @@ class Job(JobSession):
         ``merged_into`` is the job that continues its work, if any.
         """
         if not self.over:
+            self.flush_progress()
             self._link.notify(m.LEAVE_JOB, LeaveJob(job=self.id, merged_into=merged_into))
 
     async def end(self) -> None:
         """End the job; its queued, granted and placed work is given back."""
         if self.over:
             return
+        self.flush_progress()
         self.close(None)
         await self._settle(m.END_JOB, lambda: api.EndJob(job=self.id))
 
     # ------------------------------------------------------------ the client's side
+
+    def _send_progress(self, stages: list[api.StageProgress]) -> None:
+        self._link.notify(m.PROGRESS, api.Progress(job=self.id, stages=stages))
 
     def flush_soon(self) -> None:
         """Send pending messages at the end of the loop's iteration."""
@@ -365,6 +378,7 @@ class Job(JobSession):
         """Close the job; what waits fails with ``error``, or is cancelled without one."""
         if not self._finish(error):
             return
+        self._progress.close()
         if self._report is not None:
             self._report.cancel()
         if not self._has_own_session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -98,6 +98,11 @@ class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         if not self.usage.is_valid():
             raise ValueError("usage: expected non-negative numbers")
 
+    def outline(self) -> tuple[object, ...]:
+        """Return what the stage is, whether it is over, and whether its remaining work is known."""
+        known = self.input_bytes > 0 or self.usage != KindAmounts()
+        return self.stage, self.tasks, self.after, self.done >= self.tasks, known
+
     def row(self) -> FullStageProgress:
         """Return the stage for a status document, with the fields that a message omits."""
         usage = _FullKindAmounts(self.usage.cpu, self.usage.disk, self.usage.network)
@@ -115,3 +120,10 @@ class FullStageProgress(StageProgress, frozen=True, kw_only=True, omit_defaults=
 
 class _FullKindAmounts(KindAmounts, frozen=True, omit_defaults=False):
     pass
+
+
+def has_news(before: Sequence[StageProgress], report: Sequence[StageProgress]) -> bool:
+    """Return whether a report of a job's stages says more than counts of the stages in the report before it: stages
+    are new, gone or over, or their tasks, their order or whether their remaining work is known have changed.
+    """
+    return [stage.outline() for stage in before] != [stage.outline() for stage in report]
