@@ -129,7 +129,7 @@ class AgentConnection:
         except RpcError as error:  # it may have been carried out: `register` reports the true state
             self.hang_up(f"{self.node} answered a decision with what is no answer: {error}")
             return
-        self._owner.received(self, e.Answered(self.node, sent.number, decided.refused))
+        self._owner.received(self, e.Answered(self.node, sent.number, decided.refused, decided.places_known))
 
     # ------------------------------------------------------------ Handler
 

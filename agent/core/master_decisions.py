@@ -42,6 +42,7 @@ from penstock.wire.master_api import (
 class MasterDecisions:
     """Passes each decision to the owner of what it changes."""
 
+    _node: str
     _members: Membership
     _queues: MonotaskQueues
     _held: tasks.HeldTasks
@@ -64,7 +65,8 @@ class MasterDecisions:
         if moved := {decision.job for decision in event.decisions if isinstance(decision, SetPriority)}:
             instructions += self._slot_grants.granted(self._queues.reordered(now), now)
             instructions += self._ranks.reordered(moved, now)  # the order is then the same on all nodes
-        return [Reply(Decided(refused=refusals)), *instructions]
+        assigned = any(isinstance(decision, Assign) for decision in event.decisions)
+        return [Reply(Decided(refused=refusals, places_known=assigned)), *instructions]
 
     def _carry_out(self, decision: AnyDecision, out: list[Instruction], at: float, now: float) -> str:
         """Carry out one decision and append its instructions to ``out``; return why it was refused, or ""."""
@@ -74,7 +76,7 @@ class MasterDecisions:
         job = self._members.jobs.get(decision.job)
         match decision:
             case Assign():
-                return self._placed.assign(decision, out, at, now)
+                return self._assign(decision, out, at, now)
             case AdmitJob() if job is not None:
                 if job.admit():
                     out.append(Record(ROOM, decision.job, job.record))
@@ -100,6 +102,15 @@ class MasterDecisions:
             case _:
                 return f"unknown job {decision.job!r}"
         return ""
+
+    def _assign(self, decision: Assign, out: list[Instruction], at: float, now: float) -> str:
+        """Take a task in; its job is told at once if it was registered here, without another message of the master."""
+        why = self._placed.assign(decision, out, at, now)
+        job = self._members.jobs.get(decision.job)
+        if not why and job is not None and job.record.here:
+            placed = TellPlaced(job=decision.job, task=decision.request.task, node=self._node)
+            out += tasks.apply(job, placed)
+        return why
 
     def _change(self, decision: Withdraw | Promote, out: list[Instruction], at: float, now: float) -> str:
         """Change a task that this node holds."""

@@ -106,7 +106,7 @@ class Node(NodeState):
             self.executors, self._lent, self._lifecycle, self.drain, self._placed, self._container_events,
         )  # fmt: skip
         self._decisions = MasterDecisions(
-            self._members, self.queues, self.held, self.ranks, self.elasticity, self.executors,
+            settings.node, self._members, self.queues, self.held, self.ranks, self.elasticity, self.executors,
             self.slot_grants, self._lifecycle, self.drain, self._placed,
         )  # fmt: skip
         self._reports = Reports(

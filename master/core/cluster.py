@@ -135,8 +135,8 @@ class Cluster:
         match event:
             case e.Received(name, message):
                 self._received(name, message, now)
-            case e.Answered(name, number, refusals):
-                self._reports.answered(name, number, refusals)
+            case e.Answered():
+                self._reports.answered(event)
             case e.NodeAway(name):
                 self._node_away(name, now)
             case e.Forecasted() | e.ForecastsOutdated():

@@ -33,11 +33,14 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The agent answered the ``decide`` request ``number`` of its present connection."""
+    """The agent answered the ``decide`` request ``number`` of its present connection. ``places_known``: its own jobs
+    know which of their tasks were assigned to it.
+    """
 
     node: str
     number: int
     refused: list[api.Refusal]
+    places_known: bool = False
 
 
 @dataclass(frozen=True, slots=True)

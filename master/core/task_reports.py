@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
+from master.core import events as e
 from master.core import message_checks
 from master.core.draining import Drain
 from master.core.dues import Dues
@@ -39,18 +40,18 @@ class TaskReports:
 
     # ------------------------------------------------------------ decisions
 
-    def answered(self, name: str, number: int, refusals: list[api.Refusal]) -> None:
+    def answered(self, answer: e.Answered) -> None:
         """Record that the agent carried out every decision of the request except the refused ones."""
-        node = self._members.nodes.get(name)
+        node = self._members.nodes.get(answer.node)
         if node is None:
             return
-        reasons = {refusal.index: refusal.reason for refusal in refusals}
+        reasons = {refusal.index: refusal.reason for refusal in answer.refused}
         # none: sent on a connection that was lost since; the registration reported the true state
-        for index, decision in enumerate(node.requests.answered(number)):
+        for index, decision in enumerate(node.requests.answered(answer.number)):
             reason = reasons.get(index)
             match decision:
                 case api.Assign():
-                    self._assigned(node, number, decision, reason)
+                    self._assigned(node, answer, decision, reason)
                 case api.Withdraw():
                     held = node.held.get((decision.job, decision.task))
                     # A framework's task is released at once, a command when it has ended; a refusal means that the node
@@ -58,11 +59,11 @@ class TaskReports:
                     if held is not None and held.leaving and (reason is not None or not held.command):
                         self._tasks.rid_of(node, held)
                 case api.Promote():
-                    self._promoted(node, number, decision, reason)
+                    self._promoted(node, answer.number, decision, reason)
                 case api.Drain():
                     drains = decision.draining is not None
                     if reason is None:
-                        self._drain.confirmed(node, number, decision)
+                        self._drain.confirmed(node, answer.number, decision)
                     else:  # the agent does not support drains; nothing is placed there all the same
                         self._outbox.explain("drain refused", node=node.name, draining=drains, reason=reason)
                 case api.TellEnded():
@@ -70,16 +71,19 @@ class TaskReports:
                     if job is not None:
                         self._tasks.end_acknowledged(job, decision.task)
 
-    def _assigned(self, node: Node, number: int, decision: api.Assign, reason: str | None) -> None:
+    def _assigned(self, node: Node, answer: e.Answered, decision: api.Assign, reason: str | None) -> None:
         key = (decision.job, decision.request.task)
         held = node.held.get(key)
-        if held is None or held.assigned_in != number:
+        if held is None or held.assigned_in != answer.number:
             return  # the task has ended already: the node's report of that arrived first
         if reason is None:
             held.step("accepted")
             self._table.touch(node)
             if (found := self._members.at_home(node, key)) is not None:
-                self._tasks.tell_placed(*found)
+                job, task = found
+                if answer.places_known and job.origin == node.name:
+                    task.origin_knows(node.name)
+                self._tasks.tell_placed(job, task)
             return
         self._outbox.counts["refused"] += 1
         self._outbox.explain("refused", node=node.name, job=key[0], task=key[1], reason=reason, why=decision.why)

@@ -380,9 +380,11 @@ class Refusal(Result, frozen=True):
 
 
 class Decided(Result, frozen=True):
-    """The refused decisions; the others are carried out."""
+    """The refused decisions; the others are carried out. ``places_known``: tasks were assigned, and the agent has told
+    the jobs of this origin which of theirs it has accepted; no ``placed`` is needed for these."""
 
     refused: list[Refusal] = []
+    places_known: bool = False
 
 
 REGISTER = Method("register", Register, Registered, Caller.AGENT)

@@ -261,5 +261,5 @@ class SimulatedCluster:
         answer = self.ask(sent.node, e.Decided(sent.number, sent.decisions, self.clock.now_s))
         assert isinstance(answer, api.Decided)
         self._heartbeat_soon(sent.node)
-        answered = m.Answered(sent.node, sent.number, answer.refused)
+        answered = m.Answered(sent.node, sent.number, answer.refused, answer.places_known)
         self.clock.after(self.surroundings.latency_s, self._to_master, answered)

@@ -37,7 +37,7 @@ WAYPOINTS = {
 CEILINGS = {
     "acquire": Figures(calls=69, functions=59, files=22),
     "run": Figures(calls=207, functions=163, files=54),
-    "heartbeat": Figures(calls=400, functions=288, files=89),
+    "heartbeat": Figures(calls=411, functions=296, files=89),
 }
 MOST_HOPS = 4
 

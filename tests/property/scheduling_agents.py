@@ -148,7 +148,7 @@ class Agent:
             if reason:
                 refused.append(api.Refusal(index=index, reason=reason))
         self.decided = sent.number
-        self.to_master.append(("answer", e.Answered(self.name, sent.number, refused), 0, 0))
+        self.to_master.append(("answer", e.Answered(self.name, sent.number, refused, self.tells_places), 0, 0))
 
     def heartbeat(self) -> api.Heartbeat:
         others = self.draining is not None and self.external > 0
@@ -193,11 +193,7 @@ class Agent:
             case api.SetPriority() if job is not None:
                 job.state = msgspec.structs.replace(job.state, priority=decision.priority)
             case api.TellPlaced() if job is not None:
-                wanted = job.tasks.get(decision.task)
-                if wanted is not None and wanted.ended is None:
-                    moved = wanted.node not in ("", decision.node)
-                    assert wanted.request.command is not None or not moved, "a framework's task was moved"
-                    wanted.node = decision.node
+                self.placed(job, decision.task, decision.node)
             case api.TellEnded() if job is not None:
                 wanted = job.tasks.get(decision.task)
                 if wanted is not None and wanted.ended is None:
@@ -214,6 +210,15 @@ class Agent:
                 return "unknown job"
         return ""
 
+    @staticmethod
+    def placed(job: Job, task: str, node: str) -> None:
+        """Note where a task is, as its origin."""
+        wanted = job.tasks.get(task)
+        if wanted is not None and wanted.ended is None:
+            moved = wanted.node not in ("", node)
+            assert wanted.request.command is not None or not moved, "a framework's task was moved"
+            wanted.node = node
+
     def assign(self, decision: api.Assign, known_version: int, grumpy: bool) -> str:
         key = (decision.job, decision.request.task)
         assert key not in self.held and key not in self.stopping, f"{key} is placed on {self.name} twice"
@@ -227,7 +232,15 @@ class Agent:
         if decision.origin == self.name and decision.job not in self.jobs:
             return "its job has ended"
         self.held[key] = decision
+        job = self.jobs.get(decision.job)
+        if self.tells_places and job is not None:
+            self.placed(job, decision.request.task, self.name)
         return ""
+
+    @property
+    def tells_places(self) -> bool:
+        """Whether it tells its own jobs itself where their tasks are, as agents do since 30 November 2026."""
+        return self.name != "a"
 
     def end_job(self, job: str, cancelled_by: str = "") -> None:
         over = self.jobs.pop(job)

@@ -126,8 +126,8 @@ class Measured(RuleBasedStateMachine):
                     self.used[name][container] = 0.0
                     self.ids += 1
                     self.agent(name, e.ContainerStarted(container, self.ids, {}, self.now))
-                case i.Reply(api.Decided()):
-                    self.say(name, m.Answered(name, number, each.result.refused))  # type: ignore[union-attr]
+                case i.Reply(api.Decided() as answer):
+                    self.say(name, m.Answered(name, number, answer.refused, answer.places_known))
                 case _:
                     pass
         for each in instructions:
