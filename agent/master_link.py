@@ -67,13 +67,9 @@ class MasterLink:
     """One per agent; runs until cancelled."""
 
     def __init__(
-        self,
-        shell: Shell,
-        master: Endpoint,
-        journal: Journal,
-        contexts: tls.Contexts | None = None,
+        self, shell: Shell, master: Endpoint, journal: Journal, contexts: tls.Contexts | None = None,
         master_name: str = "",
-    ) -> None:
+    ) -> None:  # fmt: skip
         """``journal`` has the messages that the master has not answered to an earlier agent.
 
         ``contexts`` are for a TCP port; the master's certificate must carry ``master_name`` (default: the host).
@@ -309,7 +305,7 @@ class MasterLink:
             self._soon = self._loop.call_later(COALESCE_S, self.send_heartbeat)
 
     def send_heartbeat(self) -> None:
-        """Send a heartbeat now, if there is a master."""
+        """Send a heartbeat now, instead of one that is due shortly, if there is a master."""
         for timer in (self._soon, self._late):
             if timer is not None:
                 timer.cancel()
@@ -379,7 +375,7 @@ class MasterLink:
             raise unknown_method(method, {api.DECIDE.name: api.DECIDE})
         decide = read_params(params, api.DECIDE.params)
         reply = self._shell.dispatch(e.Decided(decide.number, decide.decisions, time.time()))
-        if not all(isinstance(decision, _NOTICES) for decision in decide.decisions):
+        if not all(isinstance(each, _NOTICES) for each in decide.decisions):
             self.send_soon()
         return Unhurried(reply) if all(isinstance(each, _UNCONFIRMED) for each in decide.decisions) else reply
 

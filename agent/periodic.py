@@ -12,6 +12,7 @@ from pathlib import Path
 from agent.config import AgentConfig
 from agent.core import events as e
 from agent.core.events import CpuTimesRead
+from agent.core.instructions import ReadCpuTimes
 from agent.core.snapshot import Snapshot
 from agent.executor import Executor
 from agent.jvm import JvmHeaps
@@ -80,11 +81,11 @@ class Periodic:
         if self._watch is not None:
             self._watch.promised(containers.promised())
 
-    def _read_cpu_times(self) -> None:
+    def _read_cpu_times(self, read: ReadCpuTimes) -> None:
         with contextlib.suppress(OSError):  # out of descriptors: the next sample reports it
             self._shell.dispatch(CpuTimesRead(self._sampler.read_cpu_times(self._shell.node.containers.live)))
-            if self._shell.link is not None:
-                self._shell.link.send_soon()
+            if (link := self._shell.link) is not None:
+                (link.send_heartbeat if read.again else link.send_soon)()
 
     async def _trim(self) -> None:
         containers, max_bytes = self._shell.node.containers, self._config().output_max_bytes

@@ -55,6 +55,9 @@ class MasterRelay(Protocol):
     def send_soon(self) -> None:
         """Send a heartbeat shortly, with all other messages until then."""
 
+    def send_heartbeat(self) -> None:
+        """Send a heartbeat now, instead of one that is due shortly."""
+
 
 class Shell:
     """The thin I/O around :class:`agent.core.node.Node`."""
@@ -64,7 +67,7 @@ class Shell:
         self.peers: dict[int, RpcPeer] = {}
         self.link: MasterRelay | None = None
         self.watch_memory: Callable[[bool], object] = lambda on: None
-        self.read_cpu_times: Callable[[], object] = lambda: None
+        self.read_cpu_times: Callable[[ReadCpuTimes], object] = lambda read: None
         self.events: deque[dict[str, object]] = deque(maxlen=500)  # actions and their reasons: bounded
         self._journal = journal
         self._executor = executor
@@ -120,7 +123,7 @@ class Shell:
             i.RemoveContainer: lambda gone: self._once_journaled(gone.container, partial(do.remove, gone.container)),
             i.WatchMemory: lambda watch: self.watch_memory(watch.on),
             i.Wake: lambda wake: self._wake_at(wake.at),
-            ReadCpuTimes: lambda _: asyncio.get_running_loop().call_soon(self.read_cpu_times),
+            ReadCpuTimes: lambda read: asyncio.get_running_loop().call_soon(self.read_cpu_times, read),
             i.Explain: lambda action: self.note(action.what, **action.facts),
         }
 

@@ -28,7 +28,7 @@ class CpuReadSchedule:
     def came(self, job: str, now: float) -> list[ReadCpuTimes]:
         """Return the instruction to read now, unless the last read was a moment ago."""
         self.job, self._gap_s, self.due = job, _READ_AGAIN_S, now + _READ_AGAIN_S
-        return self._read(now) if now - self._read_at >= _READ_AGAIN_S else []
+        return self._read(now, again=False) if now - self._read_at >= _READ_AGAIN_S else []
 
     def again(self, now: float, *, wanted: bool) -> list[ReadCpuTimes]:
         """Return the instruction to read again, if that is due; no read follows once none is ``wanted``."""
@@ -36,8 +36,8 @@ class CpuReadSchedule:
             return []
         self._gap_s *= 2
         self.due = now + self._gap_s if wanted and self._gap_s <= _READ_GAP_MAX_S else None
-        return self._read(now) if wanted else []
+        return self._read(now, again=True) if wanted else []
 
-    def _read(self, now: float) -> list[ReadCpuTimes]:
+    def _read(self, now: float, *, again: bool) -> list[ReadCpuTimes]:
         self._read_at = now
-        return [ReadCpuTimes()]
+        return [ReadCpuTimes(again)]

@@ -166,7 +166,11 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class ReadCpuTimes:
-    """Read the CPU time of the containers; answer CpuTimesRead."""
+    """Read the CPU time of the containers; answer CpuTimesRead. ``again``: the job came a while ago, so that no message
+    about it is to follow, with which the times could be reported.
+    """
+
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

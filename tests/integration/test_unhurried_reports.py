@@ -64,7 +64,7 @@ async def test_the_answer_to_a_notice_comes_with_the_next_message(tmp_path: Path
         del master.heard[0][:]
         answer = master.peers[0].start_request("decide", api.Decide(number=1, decisions=[decision]))
         await asyncio.wait_for(decided.wait(), 10)
-        link._send_heartbeat()
+        link.send_heartbeat()
         assert not answer.done()
         await master.until(0, "heartbeat")
         assert answer.done(), "it came before the heartbeat"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
+import pytest
+
+from agent.core.instructions import ReadCpuTimes
 from agent.periodic import Periodic
 
 
@@ -24,3 +27,11 @@ async def test_the_history_is_told_of_a_sample_after_the_decisions_on_it() -> No
     )
     await periodic._sample()
     assert done == ["counters", "Sampled", "row"]
+
+
+@pytest.mark.parametrize(("again", "sent"), [(False, "send_soon"), (True, "send_heartbeat")])
+def test_cpu_times_read_again_are_reported_at_once_others_with_what_follows_the_job(again: bool, sent: str) -> None:
+    shell = Mock()
+    Periodic(shell, Mock(), Mock(), Mock(), Mock(), None, Mock(), Mock(), AsyncMock(), Mock())
+    shell.read_cpu_times(ReadCpuTimes(again))
+    assert [call[0] for call in shell.link.method_calls] == [sent]
