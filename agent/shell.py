@@ -49,14 +49,11 @@ class MasterRelay(Protocol):
     def sampled(self) -> None:
         """Send a heartbeat with a new sample."""
 
-    def send_heartbeat(self) -> None:
-        """Send a heartbeat now, if there is a master."""
-
     def send_soon(self) -> None:
         """Send a heartbeat shortly, with all other messages until then."""
 
     def send_heartbeat(self) -> None:
-        """Send a heartbeat now, instead of one that is due shortly."""
+        """Send a heartbeat now, instead of one that is due shortly, if there is a master."""
 
 
 class Shell:
@@ -195,7 +192,7 @@ class Shell:
         follows.
         """
         if self.link is not None and self.link.linked:
-            self.read_cpu_times()
+            self.read_cpu_times(ReadCpuTimes())
             self.link.send_heartbeat()
             self._journal.write(job_cpu_times.ROOM, job_cpu_times.KEY, self.node.cpu_times.counted())
 
