@@ -80,10 +80,10 @@ class TaskReports:
             held.step("accepted")
             self._table.touch(node)
             if (found := self._members.at_home(node, key)) is not None:
-                job, task = found
+                job, accepted = found
                 if answer.places_known and job.origin == node.name:
-                    task.origin_knows(node.name)
-                self._tasks.tell_placed(job, task)
+                    accepted.origin_knows(node.name)
+                self._tasks.tell_placed(job, accepted)
             return
         self._outbox.counts["refused"] += 1
         self._outbox.explain("refused", node=node.name, job=key[0], task=key[1], reason=reason, why=decision.why)
