@@ -170,10 +170,8 @@ class Register(Params, frozen=True):
 
 
 class Registered(Result, frozen=True):
-    """The master's version, longest heartbeat interval, and the fields that it reads: gaps, last parts of profiles,
-    ``last`` of ``JobUse``, ``use`` (``job_lasts``), ``failed`` of ``job_ended``, ``most_commands``, ``ranks``, their
-    ``tenants``, ``commands`` of heartbeats, ``at_end`` of ``job_ended`` (``jobs_at_end``), ``skipped`` of a stage's
-    progress (``skipped_tasks``)."""
+    """The master's version, longest heartbeat interval, and the fields of later versions that it reads: docs/protocol.md
+    has the message of each ("Agent ↔ master")."""
 
     protocol: int
     version: str

@@ -26,6 +26,6 @@ def test_a_message_leaves_out_fields_that_a_status_shows() -> None:
     begun = StageProgress(stage="map", tasks=4)
     assert msgspec.to_builtins(begun) == {"stage": "map", "tasks": 4}
     assert msgspec.to_builtins(begun.row()) == {
-        "stage": "map", "tasks": 4, "done": 0, "after": [], "input_bytes": 0,
+        "stage": "map", "tasks": 4, "done": 0, "skipped": 0, "after": [], "input_bytes": 0,
         "usage": {"cpu": 0.0, "disk": 0.0, "network": 0.0},
     }  # fmt: skip
