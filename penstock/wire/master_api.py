@@ -170,8 +170,8 @@ class Register(Params, frozen=True):
 
 
 class Registered(Result, frozen=True):
-    """The master's version, longest heartbeat interval, and the fields of later versions that it reads: docs/protocol.md
-    has the message of each ("Agent ↔ master")."""
+    """The master's version, longest heartbeat interval, and the fields of later versions that it reads: for each,
+    docs/protocol.md has the message ("Agent ↔ master")."""
 
     protocol: int
     version: str
