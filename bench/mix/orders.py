@@ -16,6 +16,7 @@ until then). Transfers are left out, because they share the link in every order.
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +34,9 @@ from bench.mix.kinds import KINDS, SEND
 from bench.mix.plan import SERIES_SPREAD, Plan, draw_plan, first_pass, pareto
 from bench.mix.singles import HOG
 from bench.mix.through_penstock import reserved_s
-from master.ordering.gittins import UNKNOWN, indices
-from master.ordering.sizes import CELLS, Floats, JobSizes, cell_of
+from master.ordering import ClusterView, JobSizes, JobView, OrderingSettings, ordering_of
+from master.ordering.gittins import indices
+from master.ordering.sizes import CELLS, Floats, cell_of
 
 #: The order is computed so often, as the agent samples the use of the jobs.
 _LOOK_S = 1.0
@@ -66,25 +68,31 @@ class Clairvoyant:
 
 
 class Learning:
-    """``gittins`` with the sizes of the jobs that have ended."""
+    """The master's own ``gittins`` with the sizes of the jobs that have ended."""
 
     def __init__(self, before: Sequence[Job] = ()) -> None:
         """``before``: jobs that have ended already."""
         self._sizes = JobSizes()
+        self._ordering = ordering_of(OrderingSettings("gittins"), self._sizes)
         for job in before:
             self.ended(job)
 
     def ranked(self, received_s: Mapping[Job, float]) -> list[Job]:
         """Return the jobs, the first first."""
-        jobs = list(received_s)
-        queues = [UNKNOWN.queue_of(received_s[job]) for job in jobs]
-        if self._sizes:
-            known = self._sizes.probabilities([(job.user, job.application) for job in jobs])
-            index = indices(known, np.array([received_s[job] for job in jobs])).tolist()
-        else:
-            index = [1.0 / UNKNOWN.upper(queue) for queue in queues]
-        ranked = sorted(zip(jobs, index, queues, strict=True), key=lambda one: (-one[1], one[2], one[0].arrival_s))
-        return [job for job, *_ in ranked]
+        by_name = {str(place): job for place, job in enumerate(received_s)}
+        views = [
+            JobView(
+                name,
+                submitted_at=job.arrival_s,
+                sequence=int(name),
+                service=received_s[job],
+                user=job.user,
+                application=job.application,
+                needs=math.inf,
+            )
+            for name, job in by_name.items()
+        ]
+        return [by_name[name] for name in self._ordering.rank(views, ClusterView()).order()]
 
     def ended(self, job: Job) -> None:
         """Learn its size."""
