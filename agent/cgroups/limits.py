@@ -7,7 +7,7 @@ import errno
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from agent.cgroups.cpu import enforceable_burst_s, enforceable_cores
 from agent.cgroups.cpuset import parse_cpus
@@ -64,26 +64,27 @@ class _Unenforced(Exception):  # noqa: N818 - describes a state
     """The kernel accepts the value, without effect. The argument is the :class:`Reason`."""
 
 
-#: A field, its controller, and the function that enforces it.
-_Step = tuple[str, str, Callable[["ConfinementChange"], None]]
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
-def _plain(name: str, controller: str, interface: str) -> _Step:
-    """Return the step of a field whose value the kernel takes as it is."""
+class _Step(NamedTuple):
+    """How a field is enforced: ``by`` a function, or, without one, by its value, made ``fit`` for the kernel, in an
+    ``interface`` of the controller.
+    """
 
-    def change(self: ConfinementChange) -> None:
-        self._put(controller, interface, getattr(self._wanted, name))
+    name: str
+    controller: str
+    interface: str = ""
+    fit: Callable[[Any], Any] = _as_it_is
+    by: Callable[[ConfinementChange], None] | None = None
 
-    return name, controller, change
 
+def _steps_of_disks(limit: Callable[[ConfinementChange, str], None]) -> list[_Step]:
+    def step(name: str) -> _Step:
+        return _Step(name, "io", by=lambda change: limit(change, name))
 
-def _disk_limit_of(name: str) -> _Step:
-    """Return the step of a limit of disks, one of :data:`DISK_KEYS`."""
-
-    def change(self: ConfinementChange) -> None:
-        self._disk_limit(name)
-
-    return name, "io", change
+    return [step(name) for name in DISK_KEYS]
 
 
 class ConfinementChange:
@@ -114,14 +115,16 @@ class ConfinementChange:
         if "cpu_cores" in changed and self._wanted.cpu_burst_s:  # the burst is at most the quota
             changed |= {"cpu_burst_s"}
         failed: dict[str, str] = {}
-        for name, controller, change in self._IN_ORDER:
+        for name, controller, interface, fit, by in self._IN_ORDER:
             if name not in changed:
                 continue
-            why = self._surroundings.missing.get(controller)
-            asked = getattr(self._wanted, name) != getattr(_DEFAULTS, name)
+            why, value = self._surroundings.missing.get(controller), getattr(self._wanted, name)
+            asked = value != getattr(_DEFAULTS, name)
             try:
-                if why is None:
-                    change(self)
+                if why is None and by is not None:
+                    by(self)
+                elif why is None:
+                    self._put(controller, interface, fit(value))
             except Gone:
                 raise
             except _Unenforced as unenforced:
@@ -140,9 +143,6 @@ class ConfinementChange:
             self._written.append(filename)
 
     # ------------------------------------------------------------ cpu
-
-    def _cpu_cores(self) -> None:
-        self._put("cpu", "max", enforceable_cores(self._wanted.cpu_cores))
 
     def _opportunistic(self) -> None:
         """Set the idle class: opportunistic work runs when no other work needs the processor."""
@@ -268,21 +268,21 @@ class ConfinementChange:
     #: In the order that the kernel requires: a quota may not be less than the burst (EINVAL otherwise), and
     #: ``memory.high`` stays below ``memory.max``.
     _IN_ORDER: ClassVar[tuple[_Step, ...]] = (
-        ("opportunistic", "cpu", _opportunistic),
-        ("cpu_weight", "cpu", _cpu_weight),
-        ("cpu_burst_s", "cpu", _less_burst),
-        ("cpu_cores", "cpu", _cpu_cores),
-        ("cpu_burst_s", "cpu", _more_burst),
-        ("cpus", "cpuset", _cpus),
-        _plain("memory_min_bytes", "memory", "min"),
-        _plain("memory_low_bytes", "memory", "low"),
-        ("memory_max_bytes", "memory", _more_memory_max),
-        _plain("memory_high_bytes", "memory", "high"),
-        ("memory_max_bytes", "memory", _less_memory_max),
-        _plain("oom_group", "memory", "oom_group"),
-        ("disk_weight", "io", _disk_weight),
-        *map(_disk_limit_of, DISK_KEYS),
-        _plain("pids_max", "pids", "max"),
+        _Step("opportunistic", "cpu", by=_opportunistic),
+        _Step("cpu_weight", "cpu", by=_cpu_weight),
+        _Step("cpu_burst_s", "cpu", by=_less_burst),
+        _Step("cpu_cores", "cpu", "max", enforceable_cores),
+        _Step("cpu_burst_s", "cpu", by=_more_burst),
+        _Step("cpus", "cpuset", by=_cpus),
+        _Step("memory_min_bytes", "memory", "min"),
+        _Step("memory_low_bytes", "memory", "low"),
+        _Step("memory_max_bytes", "memory", by=_more_memory_max),
+        _Step("memory_high_bytes", "memory", "high"),
+        _Step("memory_max_bytes", "memory", by=_less_memory_max),
+        _Step("oom_group", "memory", "oom_group"),
+        _Step("disk_weight", "io", by=_disk_weight),
+        *_steps_of_disks(_disk_limit),
+        _Step("pids_max", "pids", "max"),
     )
 
 
