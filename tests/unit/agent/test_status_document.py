@@ -45,7 +45,7 @@ events[]: at what
 host: cpu_percent disk_busy disk_read_bytes_per_s disk_write_bytes_per_s memory_total_bytes memory_used_bytes
   network_busy network_receive_bytes_per_s network_send_bytes_per_s
 jobs[]: admitted connections cpu_s done failed job name priority queued rank running stages state user waits
-jobs[].stages[]: after done input_bytes stage tasks usage
+jobs[].stages[]: after done input_bytes skipped stage tasks usage
 jobs[].stages[].usage: cpu disk network
 journal: writes
 kinds: *

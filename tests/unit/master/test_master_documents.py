@@ -21,7 +21,7 @@ decisions: *
 jobs: *
 jobs.*: expected_left_s known_jobs memory_bytes name origin placed priority progress queue rank ready reason
   reservation service_container_s slots stages state submitted_at user waits
-jobs.*.progress[]: after done input_bytes stage tasks usage
+jobs.*.progress[]: after done input_bytes skipped stage tasks usage
 jobs.*.progress[].usage: cpu disk network
 jobs.*.stages: *
 memory: reservable_bytes reserved_bytes
