@@ -42,7 +42,7 @@ def past(job: str, by: str = "") -> FinishedJob:
     failure = TaskFailure(task="t", stage="s", node="b", by="exit", exit_status=3, reason="no")
     view = JobView(
         job=job, name="daily", user="eve", origin="a", state="ended", submitted_at=1.0, ended_at=2.5,
-        outcome="failed", progress=[StageView("s", 2, 1, ["r"])], failures=[failure],
+        outcome="failed", progress=[StageView(stage="s", tasks=2, done=1, after=["r"])], failures=[failure],
     )  # fmt: skip
     return FinishedJob(view, by)
 
@@ -229,6 +229,17 @@ def test_the_end_of_a_job_stored_by_an_older_master_counts_as_reported(tmp_path:
     with database.transaction() as connection:
         connection.exec_driver_sql("UPDATE ended_jobs SET past = json_remove(past, '$.reported')")
     assert [job.reported for job in store.all().jobs] == [True]
+    store.close()
+
+
+def test_the_end_of_a_job_stored_by_a_master_that_knew_no_skipped_tasks_is_read(tmp_path: Path) -> None:
+    database = Database(str(tmp_path / "master.db"))
+    store = RememberedStore(database)
+    store.keep(Keep({}, {"j-1": past("j-1")}))
+    fields = "'$.view.tasks_skipped', '$.view.progress[0].skipped'"
+    with database.transaction() as connection:
+        connection.exec_driver_sql(f"UPDATE ended_jobs SET past = json_remove(past, {fields})")
+    assert store.all().jobs == [past("j-1")]
     store.close()
 
 
