@@ -222,6 +222,9 @@ class RpcPeer(asyncio.Protocol):
 
     def _hold(self, key: object, data: bytes) -> None:
         self._held.pop(key, None)  # the newest is the last
+        if self._out:  # it leaves this turn: this message must not overtake those in it
+            self._out.append(data)
+            return
         self._held[key] = data
         if self._held_end is None:
             self._held_end = self._loop.call_later(HELD_S, self._send_held)

@@ -106,6 +106,15 @@ async def test_a_later_one_replaces_it_and_is_the_last(bed: Bed) -> None:
     assert bed.received() == ["other", "new", "next"]
 
 
+async def test_it_does_not_overtake_a_message_of_the_same_turn(bed: Bed) -> None:
+    bed.peer.notify_unhurried("a", "replaced", {})
+    bed.peer.notify_unhurried("b", "before", {})
+    bed.peer.notify("first")
+    bed.peer.notify_unhurried("a", "second", {})
+    await asyncio.sleep(0)
+    assert bed.received() == ["before", "first", "second"]
+
+
 async def test_an_answer_waits_for_the_next_message(bed: Bed) -> None:
     request = await bed.asked("priority")
     await asyncio.sleep(0)
