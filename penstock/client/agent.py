@@ -36,8 +36,6 @@ class AgentClient(Requests):
     :class:`AgentUnavailable` only if the client cannot reconnect within ``reconnect_s`` seconds.
     """
 
-    welcome: api.Welcome
-
     def __init__(self, socket: Path, client: str, reconnect_s: float) -> None:
         self.socket = socket
         self._loop = asyncio.get_running_loop()
@@ -62,8 +60,13 @@ class AgentClient(Requests):
             TypeError, ValueError: ``reconnect_s`` is not a number of seconds.
         """
         self = cls(socket or paths.agent_socket(), client, arguments.duration_s("reconnect_s", reconnect_s))
-        self.welcome = await self._link.start()
+        await self._link.start()
         return self
+
+    @property
+    def welcome(self) -> api.Welcome:
+        """The answer of the present agent, or of the last one, to the greeting."""
+        return self._link.welcome
 
     async def __aenter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ from penstock.client.monotask_session import MonotaskSession, SessionMonotask
 from penstock.client.progress import ProgressReports
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import ResourceKind, kind_of
-from penstock.model.work import MonotaskId, Opportunistic, TaskRequest
+from penstock.model.work import MonotaskId, Opportunistic, TaskRequest, without_skipped
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_api as api
 from penstock.wire import agent_methods as m
@@ -231,7 +231,8 @@ class Job(JobSession):
     # ------------------------------------------------------------ the client's side
 
     def _send_progress(self, stages: list[api.StageProgress]) -> None:
-        self._link.notify(m.PROGRESS, api.Progress(job=self.id, stages=stages))
+        told = stages if self._link.welcome.skipped_tasks else without_skipped(stages)
+        self._link.notify(m.PROGRESS, api.Progress(job=self.id, stages=told))
 
     def flush_soon(self) -> None:
         """Send pending messages at the end of the loop's iteration."""

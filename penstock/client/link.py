@@ -47,6 +47,8 @@ class Owner(Protocol):
 class Link:
     """See the module's docstring. Create it in a running loop, then call :meth:`start`."""
 
+    welcome: Welcome  # of the latest agent that greeted
+
     def __init__(self, socket: Path, client: str, owner: Owner, *, reconnect_s: float) -> None:
         self.socket = socket
         self._owner = owner
@@ -58,16 +60,14 @@ class Link:
         self._gone = asyncio.Event()
         self._greeting = Greeting(str(socket), client)
 
-    async def start(self) -> Welcome:
+    async def start(self) -> None:
         """Connect for the first time.
 
         Raises:
             AgentUnavailable: no server answers, or the server does not support this protocol.
         """
-        peer, welcome = await self._greet()
-        self._peer = peer
+        self._peer = await self._greet()
         self._open.set()
-        return welcome
 
     async def close(self) -> None:
         """Close the connection; pending and later calls fail with ``AgentUnavailable``."""
@@ -168,7 +168,7 @@ class Link:
 
     # ------------------------------------------------------------ inside
 
-    async def _greet(self) -> tuple[RpcPeer, Welcome]:
+    async def _greet(self) -> RpcPeer:
         hello = self._greeting.begin()
         peer = None
         try:
@@ -177,7 +177,8 @@ class Link:
             if server is not None:  # otherwise it closed at once, and the next call fails
                 check_server(server, self.socket)
             async with asyncio.timeout(HELLO_S):
-                return peer, await ask_over(peer, HELLO, hello)
+                self.welcome = await ask_over(peer, HELLO, hello)
+            return peer
         except BaseException as error:
             if peer is not None:
                 peer.close()
@@ -210,7 +211,7 @@ class Link:
             await asyncio.sleep(next(pauses))
 
     async def _greet_and_relink(self) -> RpcPeer:
-        peer, _ = await self._greet()
+        peer = await self._greet()
         try:
             await self._owner.relink(peer)
         except ConnectionResetError:

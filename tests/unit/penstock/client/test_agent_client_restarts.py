@@ -8,6 +8,7 @@ import pytest
 
 from penstock.client import AgentClient, AgentUnavailable, JobCancelled, Monotask
 from penstock.model.container import ContainerSpec, Ended, EndedBy
+from penstock.model.work import StageProgress
 from penstock.transport import RpcPeer
 from penstock.wire.agent_api import JobRegistered, RegisterJob
 from penstock.wire.errors import RpcError, refused
@@ -349,3 +350,21 @@ async def test_a_client_that_joins_a_cancelled_job_gets_the_cancellation(fake: F
     job = await client.register_job("late", job="job-7")
     with pytest.raises(JobCancelled, match="job 'late' was cancelled by ann"):
         job.submit("cpu", 1)
+
+
+async def test_only_an_agent_that_reads_them_is_told_of_skipped_tasks_also_after_a_restart(
+    fake: FakeAgent, client: AgentClient
+) -> None:
+    job = await client.register_job("older and newer agents")
+    for reads in (True, False, True):
+        fake.calls.clear()
+        await fake.stop()
+        fake.reads_skipped = reads
+        await fake.start()
+        await client.status()
+        assert client.welcome.skipped_tasks is reads
+        job.progress([StageProgress(stage="s", tasks=3, done=2, skipped=1)])
+        job.flush_progress()
+        await fake.until(lambda: bool(fake.called("progress")))
+        [told] = fake.called("progress")
+        assert told.stages == [StageProgress(stage="s", tasks=3, done=2, skipped=int(reads))]
