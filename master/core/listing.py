@@ -132,8 +132,9 @@ def stages(job: Job) -> list[StageView]:
         said, came = told.get(name), job.work.tallies.get(name)
         tasks = max(said.tasks if said else 0, came.tasks if came else 0)
         done = max(said.done if said else 0, came.done if came else 0)
-        after, skipped = (said.after, said.skipped) if said else ([], 0)
-        merged.append(StageView(stage=name, tasks=tasks, done=min(done, tasks), skipped=skipped, after=after))
+        done = min(done, tasks)
+        after, skipped = (said.after, min(said.skipped, done)) if said else ([], 0)
+        merged.append(StageView(stage=name, tasks=tasks, done=done, skipped=skipped, after=after))
     return merged
 
 

@@ -94,9 +94,11 @@ class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     usage: KindAmounts = KindAmounts()
 
     def __post_init__(self) -> None:
-        """Raises: ValueError: an amount that is not finite or negative."""
+        """Raises: ValueError: an amount that is not finite or negative, or more skipped tasks than done ones."""
         if not self.usage.is_valid():
             raise ValueError("usage: expected non-negative numbers")
+        if self.skipped > self.done:
+            raise ValueError("skipped: expected at most `done`; count a skipped task in `done`, too")
 
     def outline(self) -> tuple[object, ...]:
         """Return what the stage is, whether it is over, and whether its remaining work is known."""

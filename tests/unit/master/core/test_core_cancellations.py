@@ -206,6 +206,14 @@ def test_stages_are_as_far_as_the_latest_report() -> None:
     assert made.cluster.listing.listed(ListJobs(), "somebody-else") == []
 
 
+def test_a_stage_reported_with_more_done_tasks_than_it_has_shows_no_negative_number() -> None:
+    made = bed("a")
+    made.job("a")
+    told = [StageProgress(stage="s", tasks=2, done=4, skipped=3)]
+    made.serve(e.Received("a", api.Progress(job="j", stages=told)))
+    assert [(stage.tasks, stage.done, stage.skipped) for stage in made.listed().progress] == [(2, 2, 2)]
+
+
 def past(job: str, user: str) -> FinishedJob:
     return FinishedJob(JobView(job=job, name="n", user=user, origin="a", state="ended", submitted_at=0.0, ended_at=1.0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from penstock.model.stages import MOST_STAGES, StageRanks
 from penstock.model.work import StageProgress
@@ -29,3 +30,11 @@ def test_a_message_leaves_out_fields_that_a_status_shows() -> None:
         "stage": "map", "tasks": 4, "done": 0, "skipped": 0, "after": [], "input_bytes": 0,
         "usage": {"cpu": 0.0, "disk": 0.0, "network": 0.0},
     }  # fmt: skip
+
+
+def test_more_skipped_tasks_than_done_ones_are_refused() -> None:
+    """They would be shown as a negative number of tasks that were run."""
+    packed = msgspec.msgpack.encode({"stage": "map", "tasks": 4, "done": 1, "skipped": 2})
+    with pytest.raises(msgspec.ValidationError, match="skipped: expected at most `done`; count a skipped task"):
+        msgspec.msgpack.decode(packed, type=StageProgress)
+    assert StageProgress(stage="map", tasks=4, done=2, skipped=2).skipped == 2
