@@ -30,7 +30,7 @@ from penstock.peer_credentials import check_server
 from penstock.security import tls
 from penstock.ticks import next_tick_s
 from penstock.transport import RpcPeer, connect_tcp, connect_unix
-from penstock.transport.peer import Unhurried, unknown_method
+from penstock.transport.peer import Delayed, unknown_method
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Params
 from penstock.wire.connection import LINK_FRAME_BYTES, read, read_params
@@ -345,7 +345,7 @@ class MasterLink:
             return
         if may_wait:
             method = _METHODS[type(params)]
-            peer.notify_unhurried((method, params.job), method, params)
+            peer.notify_delayed((method, params.job), method, params)
             return
         self._send_to(peer, params)
         if isinstance(params, _KEPT):
@@ -377,7 +377,7 @@ class MasterLink:
         reply = self._shell.dispatch(e.Decided(decide.number, decide.decisions, time.time()))
         if not all(isinstance(each, _NOTICES) for each in decide.decisions):
             self.send_soon()
-        return Unhurried(reply) if all(isinstance(each, _UNCONFIRMED) for each in decide.decisions) else reply
+        return Delayed(reply) if all(isinstance(each, _UNCONFIRMED) for each in decide.decisions) else reply
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
         """Learn the configured tenants, or log an error that the master reports; it is never answered."""

@@ -2,7 +2,7 @@
 
 Messages sent while a read is being handled, or by :meth:`RpcPeer.send_together`, leave in one write when that is over.
 Other messages leave in one write at the end of the loop's turn. A message that the other side does not wait for costs
-both sides no wake-up of its own: it leaves with the next one, or after :data:`HELD_S`.
+both sides no wake-up of its own: it leaves with the next one, or after :data:`DELAY_S`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ MAX_UNSENT_BYTES = 64 * 1024 * 1024
 #: A host that has lost its power or its network closes nothing; without this, TCP goes on for 15 minutes (tcp(7)).
 _UNREACHABLE_AFTER_MS = 20_000
 #: The longest time for which a message waits for another one to leave with.
-HELD_S = 0.2
+DELAY_S = 0.2
 
 T = TypeVar("T")
 
 
-class Unhurried(NamedTuple):
+class Delayed(NamedTuple):
     """The result of a request whose answer the other side does not wait for: it leaves with the next message."""
 
     result: object
@@ -46,7 +46,7 @@ class Handler(Protocol):
         """Handle that the transport is connected."""
 
     def request(self, peer: RpcPeer, method: str, params: Any) -> object:
-        """Return the result (a struct, mapping or None), :class:`Unhurried`, or a coroutine of the result; raise
+        """Return the result (a struct, mapping or None), :class:`Delayed`, or a coroutine of the result; raise
         RpcError to refuse.
         """
 
@@ -72,8 +72,8 @@ class RpcPeer(asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._out: list[bytes] = []
-        self._held: dict[object, bytes] = {}  # key → message that leaves with the next one
-        self._held_end: asyncio.TimerHandle | None = None  # sends them if no other message does
+        self._delayed: dict[object, bytes] = {}  # key → message that leaves with the next one
+        self._delay_end: asyncio.TimerHandle | None = None  # sends them if no other message does
         self._gathering = False  # messages are sent together when this ends
         self._flush_scheduled = False
         self.closed = False
@@ -107,7 +107,7 @@ class RpcPeer(asyncio.Protocol):
         """Fail all waiting requests and tell the handler."""
         self.closed = True
         self._transport = None
-        self._take_held()
+        self._take_delayed()
         for future in self._waiting.values():
             if not future.done():
                 lost = ConnectionResetError("the connection was lost before the answer came")
@@ -126,7 +126,7 @@ class RpcPeer(asyncio.Protocol):
 
     def push(self) -> int:
         """Send now, not at the end of the loop's turn; return the bytes that would be lost if this process died."""
-        self._send_held()
+        self._send_delayed()
         return self.unread_bytes()
 
     def notify(self, method: str, params: object = None) -> None:
@@ -134,12 +134,12 @@ class RpcPeer(asyncio.Protocol):
         if not self.closed:
             self._send(self._wire.send_notification(method, params))
 
-    def notify_unhurried(self, key: object, method: str, params: object) -> None:
-        """Send a notification with the next message, or after :data:`HELD_S`. Until then, a later one with this key
+    def notify_delayed(self, key: object, method: str, params: object) -> None:
+        """Send a notification with the next message, or after :data:`DELAY_S`. Until then, a later one with this key
         replaces it.
         """
         if not self.closed:
-            self._hold(key, self._wire.send_notification(method, params))
+            self._delay(key, self._wire.send_notification(method, params))
 
     async def request(self, method: str, params: object, result: type[T]) -> T:
         """Call the other side.
@@ -178,7 +178,7 @@ class RpcPeer(asyncio.Protocol):
     def close(self) -> None:
         """Flush and close; ``disconnected`` follows."""
         self.closed = True
-        self._send_held()
+        self._send_delayed()
         if self._transport is not None:
             self._transport.close()
 
@@ -220,33 +220,33 @@ class RpcPeer(asyncio.Protocol):
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
 
-    def _hold(self, key: object, data: bytes) -> None:
-        self._held.pop(key, None)  # the newest is the last
+    def _delay(self, key: object, data: bytes) -> None:
+        self._delayed.pop(key, None)  # the newest is the last
         if self._out:  # it leaves this turn: this message must not overtake those in it
             self._out.append(data)
             return
-        self._held[key] = data
-        if self._held_end is None:
-            self._held_end = self._loop.call_later(HELD_S, self._send_held)
+        self._delayed[key] = data
+        if self._delay_end is None:
+            self._delay_end = self._loop.call_later(DELAY_S, self._send_delayed)
 
-    def _send_held(self) -> None:
-        self._out[:0] = self._take_held()
+    def _send_delayed(self) -> None:
+        self._out[:0] = self._take_delayed()
         self._flush()
 
-    def _take_held(self) -> list[bytes]:
-        if self._held_end is not None:
-            self._held_end.cancel()
-            self._held_end = None
-        held = list(self._held.values())
-        self._held.clear()
-        return held
+    def _take_delayed(self) -> list[bytes]:
+        if self._delay_end is not None:
+            self._delay_end.cancel()
+            self._delay_end = None
+        delayed = list(self._delayed.values())
+        self._delayed.clear()
+        return delayed
 
     def _flush(self) -> None:
         self._flush_scheduled = False
         if not self._out:
             return
-        if self._held:
-            self._out[:0] = self._take_held()
+        if self._delayed:
+            self._out[:0] = self._take_delayed()
         data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
         self._out.clear()
         transport = self._transport
@@ -280,8 +280,8 @@ class RpcPeer(asyncio.Protocol):
             task = self._loop.create_task(self._serve_later(request_id, method, result))
             self._tasks.add(task)
             task.add_done_callback(self._served)
-        elif isinstance(result, Unhurried):
-            self._hold(("answer", request_id), self._wire.send_response(request_id, result.result))
+        elif isinstance(result, Delayed):
+            self._delay(("answer", request_id), self._wire.send_response(request_id, result.result))
         else:
             self._send(self._wire.send_response(request_id, result))
 

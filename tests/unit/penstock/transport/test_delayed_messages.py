@@ -11,13 +11,13 @@ import pytest
 
 from penstock.transport import RpcPeer
 from penstock.transport import peer as transport
-from penstock.transport.peer import Unhurried
+from penstock.transport.peer import Delayed
 from penstock.wire.connection import RpcConnection
 from penstock.wire.rpc import Notification, Response
 
 
 class Side:
-    """A handler that answers each request without hurry."""
+    """A handler that answers each request with a delayed answer."""
 
     def __init__(self) -> None:
         self.gone = asyncio.Event()
@@ -28,7 +28,7 @@ class Side:
 
     def request(self, peer: RpcPeer, method: str, params: Any) -> object:
         self.served.set()
-        return Unhurried({"job": method})
+        return Delayed({"job": method})
 
     def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
         raise AssertionError(method)
@@ -92,7 +92,7 @@ async def bed() -> AsyncIterator[Bed]:
 
 
 async def test_it_leaves_before_the_next_message_in_the_same_write(bed: Bed) -> None:
-    bed.peer.notify_unhurried("a", "first", {})
+    bed.peer.notify_delayed("a", "first", {})
     await asyncio.sleep(0)
     assert bed.received() == []
     bed.peer.send_together(lambda peer: peer.notify("second"))
@@ -101,16 +101,16 @@ async def test_it_leaves_before_the_next_message_in_the_same_write(bed: Bed) -> 
 
 async def test_a_later_one_replaces_it_and_is_the_last(bed: Bed) -> None:
     for key, method in (("a", "old"), ("b", "other"), ("a", "new")):
-        bed.peer.notify_unhurried(key, method, {})
+        bed.peer.notify_delayed(key, method, {})
     bed.peer.send_together(lambda peer: peer.notify("next"))
     assert bed.received() == ["other", "new", "next"]
 
 
 async def test_it_does_not_overtake_a_message_of_the_same_turn(bed: Bed) -> None:
-    bed.peer.notify_unhurried("a", "replaced", {})
-    bed.peer.notify_unhurried("b", "before", {})
+    bed.peer.notify_delayed("a", "replaced", {})
+    bed.peer.notify_delayed("b", "before", {})
     bed.peer.notify("first")
-    bed.peer.notify_unhurried("a", "second", {})
+    bed.peer.notify_delayed("a", "second", {})
     await asyncio.sleep(0)
     assert bed.received() == ["before", "first", "second"]
 
@@ -124,15 +124,15 @@ async def test_an_answer_waits_for_the_next_message(bed: Bed) -> None:
 
 
 async def test_it_leaves_alone_when_no_message_follows(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "HELD_S", 0.01)
-    bed.peer.notify_unhurried("a", "first", {})
+    monkeypatch.setattr(transport, "DELAY_S", 0.01)
+    bed.peer.notify_delayed("a", "first", {})
     assert await bed.next_received() == ["first"]
-    bed.peer.notify_unhurried("a", "second", {})
+    bed.peer.notify_delayed("a", "second", {})
     assert await bed.next_received() == ["second"]
 
 
 @pytest.mark.parametrize("send", [RpcPeer.push, RpcPeer.close])
 async def test_it_leaves_where_all_is_sent_now(bed: Bed, send: Any) -> None:
-    bed.peer.notify_unhurried("a", "first", {})
+    bed.peer.notify_delayed("a", "first", {})
     send(bed.peer)
     assert bed.received() == ["first"]

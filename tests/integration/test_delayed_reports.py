@@ -21,8 +21,8 @@ TASK = TaskRequest(task="t", usage=KindAmounts(cpu=1.0))
 
 
 @pytest.fixture(autouse=True)
-def holds_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "HELD_S", 30.0)
+def delays_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "DELAY_S", 30.0)
 
 
 def deciding() -> tuple[Shell, asyncio.Event]:
