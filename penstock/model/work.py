@@ -78,8 +78,8 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A stage of a job: the known number of tasks, the number of done ones, and the stages that it waits for.
-    ``skipped`` of the done ones were never run, as a task before them failed; a peer that does not know this field
-    would refuse it.
+    ``skipped`` of the done ones, at most ``done``, were never run, as a task before them failed; a peer that does not
+    know this field would refuse it.
 
     ``usage`` is the remaining work in bytes per kind, if the framework knows it; ``input_bytes``, which counts as
     CPU, is for a framework that cannot distinguish the kinds.

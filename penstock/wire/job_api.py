@@ -98,8 +98,9 @@ class Progress(Params, frozen=True):
     """The progress of a job by stages, in their order; replaces the previous report. The master orders jobs by it.
 
     A framework sends it a few times a second at most. It is the master's only source about tasks that a framework
-    schedules itself, and about stages that are not ready yet. An agent relays at once what is new about the stages, and
-    larger counts of the same stages with its next message, at most 0.2 s later.
+    schedules itself, and about stages that are not ready yet. An agent relays at once what is new about the stages: one
+    that is new, gone or over, another number of tasks, another order, or that the remaining work is now known or
+    unknown. Counts and remaining work of the same stages follow with its next message, at most 0.2 s later.
     """
 
     job: str
