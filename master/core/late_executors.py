@@ -72,7 +72,8 @@ class LateExecutors:
         cores idle, on the node that lacks the least of it. A node where room was given up comes after the others.
 
         Executors whose room is on nodes that tasks leave go first. Otherwise each older one, whose node's tasks do not
-        end, would hold up the others until its room is given up.
+        end, would hold up the others until its room is given up. One that leaves its room to such an executor comes
+        after the others: as soon as none is kept on its node, short tasks leave that node again.
 
         Room stays with an executor that this round did not try: its forecast is on its way, or it is the turn of
         another one of its user. ``limits`` has the amounts held after this round.
@@ -88,6 +89,8 @@ class LateExecutors:
             if room is not None and key in self._kept.late and not self._grows(room, now):
                 room = self._elsewhere(key, tried.get(key), nodes, limits, now)
             if room is not None and now - self._members.nodes[room.node].left_at < _GROWS_WITHIN_S:
+                if found is not None:
+                    self._in_vain[found[0]] = now
                 found = key, room
                 break
             if room is not None and found is None:

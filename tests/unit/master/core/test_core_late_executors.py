@@ -16,19 +16,25 @@ def beside_an_endless_command(executors: int, on: tuple[str, ...] = ("b",)) -> E
     """
     b = ExecutorBed("a", *on, ordering="fifo", forecasts={"u/app": profile((4, 100))})
     b.ready("a", *[command(f"endless-{node}", cores=2.0, nodes=(node,)) for node in on])
-    b.ready("a", *[command(f"b{i:03}", cores=1.0, nodes=("a",)) for i in range(600)])
+    b.ready("a", *[command(f"b{i:03}", cores=1.0, nodes=("a",)) for i in range(8)])
     b.round()
     b.job("a", "late", at=2.0)
     b.ready("a", *[executor(f"e{i}", cores=4.0) for i in range(executors)], job="late")
     return b
 
 
-def all_end_each_second(b: ExecutorBed, seconds: int) -> dict[tuple[str, str], int]:
-    """Everything on node a ends each second. Return when executors were placed there."""
+def all_end_each_second(b: ExecutorBed, seconds: int, on: tuple[str, ...] = ("a",)) -> dict[tuple[str, str], int]:
+    """Everything on these nodes but endless commands ends each second, and each command is followed by another one.
+    Return when executors were placed on node a.
+    """
     at: dict[tuple[str, str], int] = {}
     for second in range(seconds):
-        for held in list(b.cluster.nodes["a"].held.values()):
-            end(b, held.task, job=held.job)
+        for node, held in [(node, held) for node in on for held in b.cluster.nodes[node].held.values()]:
+            if held.task.startswith("endless"):
+                continue
+            end(b, held.task, job=held.job, node=node)
+            if not held.executor:
+                b.ready("a", command(f"{held.task.split('-')[0]}-{second}", cores=1.0, nodes=(node,)))
         for name in [*b.cluster.nodes]:
             b.heartbeat(name)
         b.round(1.0)
@@ -85,3 +91,17 @@ def test_older_executors_on_nodes_whose_work_does_not_end_hold_up_no_younger_one
         b.ready("a", executor("e0", cores=4.0, nodes=(node,)), job=f"stuck-{node}")
     b.ready("a", executor("e0", cores=4.0, nodes=("a",)), job="late")
     assert all_end_each_second(b, 65).keys() == {("late", "e0")}
+
+
+@pytest.mark.parametrize("stuck", [2, 3, 6])
+def test_older_executors_on_nodes_with_short_and_endless_work_hold_up_a_younger_one_once_each(stuck: int) -> None:
+    """Tasks leave the nodes of the older ones, too, whenever no room is kept there."""
+    nodes = tuple("bcdefg"[:stuck])
+    b = beside_an_endless_command(0, on=nodes)
+    for node in nodes:
+        b.ready("a", *[command(f"s{node}{i:03}", cores=1.0, nodes=(node,)) for i in range(4)])
+        b.job("a", f"stuck-{node}", at=1.0)
+        b.ready("a", executor("e0", cores=4.0, nodes=(node,)), job=f"stuck-{node}")
+    b.ready("a", executor("e0", cores=4.0, nodes=("a",)), job="late")
+    placed = all_end_each_second(b, 35 + 32 * stuck, on=("a", *nodes))
+    assert placed.keys() == {("late", "e0")}

@@ -46,10 +46,10 @@ def stopped(b: Bed) -> list[str]:
     return [decision.task for _, decision in b.decisions_of(api.Withdraw)]
 
 
-def end(b: Bed, *tasks: str, job: str = "best", ended: Ended = EXIT) -> None:
+def end(b: Bed, *tasks: str, job: str = "best", ended: Ended = EXIT, node: str = "a") -> None:
     """Let commands end, as their agent reports."""
     for name in tasks:
-        b.serve(e.Received("a", api.CommandEnded(job=job, task=name, origin="a", ended=ended)))
+        b.serve(e.Received(node, api.CommandEnded(job=job, task=name, origin="a", ended=ended)))
 
 
 STOPPED = Ended(by=EndedBy.CANCELLED)
