@@ -20,17 +20,19 @@ def check(found: Iterable[tuple[str, str, str]], where: str) -> None:
         raise bad_request(wrong, field=f"{where}{name}", remedy=remedy)
 
 
-def refused_tasks(tasks: Sequence[TaskRequest], known: Container[str]) -> dict[str, RpcError]:
+def refused_tasks(tasks: Sequence[TaskRequest], known: Container[str], *, recovered: bool) -> dict[str, RpcError]:
     """Return task → ``bad_request`` with the field, for each task whose command could not run.
 
     Tasks asked for before (``known``) are not among them: an agent of an earlier version may have accepted one, and it
-    may run.
+    may run. In a job of an earlier agent (``recovered``) tasks that run may be unknown until the master names their
+    nodes. So no limit that is too low is refused there; a list of processors is, as its length may stop an agent.
     """
     refused = {}
     for number, task in enumerate(tasks):
         if task.command is not None and task.task not in known:
+            limits = limits_too_small(task.command.limits)
             try:
-                check(limits_too_small(task.command.limits), f"tasks[{number}].command.limits.")
+                check((one for one in limits if not recovered or one[0] == "cpus"), f"tasks[{number}].command.limits.")
                 check(wrong_texts(task.command), f"tasks[{number}].command.")
             except RpcError as error:
                 refused[task.task] = error

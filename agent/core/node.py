@@ -307,7 +307,7 @@ class Node(NodeState):
             raise unavailable("this agent has no master to place tasks", remedy="set `master` in its configuration")
         opened, bounds = self.sessions[event.session], self.settings.quotas
         quotas.check_tasks(opened, bounds, self.jobs.values(), sum(task.task not in job.tasks for task in wanted.tasks))
-        refused = floors.refused_tasks(wanted.tasks, job.tasks)
+        refused = floors.refused_tasks(wanted.tasks, job.tasks, recovered=job.recovered)
         if refused and not job.recovered:  # else an agent of an earlier version may have accepted the request
             raise next(iter(refused.values()))
         for command in filter(None, (task.command for task in wanted.tasks)):

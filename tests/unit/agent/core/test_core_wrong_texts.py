@@ -8,7 +8,7 @@ import pytest
 
 from agent.core import events as e
 from agent.core.instructions import Notify
-from penstock.model import ContainerSpec, EndedBy, KindAmounts, TaskRequest
+from penstock.model import ContainerSpec, EndedBy, KindAmounts, Limits, TaskRequest
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Launch, Place, TaskEnded, TaskPlaced
 from penstock.wire.errors import ErrorCode, RpcError
@@ -83,6 +83,25 @@ def test_one_without_a_node_is_refused_alone_after_an_upgrade() -> None:
     assert ends[0].ended.reason.startswith("tasks[0].command.argv[0]: has a null character")
     assert [[task.task for task in ready.tasks] for ready in bed.to_master(ReadyTasks)] == [["t"]]
     assert [cancelled.tasks for cancelled in bed.to_master(TasksCancelled)] == [["null"]]
+
+
+def test_one_that_may_run_with_too_low_a_limit_is_not_cancelled_before_the_master_names_its_node() -> None:
+    """Earlier versions accepted such a limit, and frameworks may return before the master."""
+    bed = NodeBed()
+    bed.open()
+    job = bed.register()
+    bed.restart()
+    bed.open()
+    bed.register(job=job)
+    spec = ContainerSpec(argv=("x",), limits=Limits(disk_write_bytes_per_s=500))
+    slow = TaskRequest(task="slow", usage=KindAmounts(cpu=1.0), command=spec)
+    bed.done.clear()
+    bed.send(e.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=[slow])))
+    bed.decide(TellPlaced(job=job, task="slow", node="b"))
+    assert [ready.tasks for ready in bed.to_master(ReadyTasks)] == [[slow]], "a restarted master lacks its request"
+    assert not bed.to_master(TasksCancelled)
+    told = [one.params for one in bed.given(Notify)]
+    assert [(one.task, one.node) for one in told if isinstance(one, TaskPlaced)] == [("slow", "b")]
 
 
 @pytest.mark.parametrize("ignored", [{"argv": ("a\0b",)}, {"env": {"A=B": "\0"}}, {"cwd": "/tmp\0"}])

@@ -195,8 +195,10 @@ def test_processors_that_no_host_has_are_refused_at_every_door_without_listing_t
         bed.handle(e.Requested(m.LAUNCH, 1, Launch(container=spec)))
     with pytest.raises(RpcError, match=says):
         bed.handle(e.AdoptRequested(1, spec, 77, True))
-    with pytest.raises(RpcError, match=says):
-        raise refused_tasks([TaskRequest(task="t", usage=KindAmounts(), command=spec)], known=())["t"]
+    task = TaskRequest(task="t", usage=KindAmounts(), command=spec)
+    for recovered in (False, True):
+        with pytest.raises(RpcError, match=says):
+            raise refused_tasks([task], known=(), recovered=recovered)["t"]
 
 
 def test_a_changed_list_of_processors_that_is_too_long_has_a_remedy_and_an_unknown_limit_its_name() -> None:

@@ -29,7 +29,7 @@ def all_end_each_second(b: ExecutorBed, seconds: int, on: tuple[str, ...] = ("a"
     """
     at: dict[tuple[str, str], int] = {}
     for second in range(seconds):
-        for node, held in [(node, held) for node in on for held in b.cluster.nodes[node].held.values()]:
+        for node, held in [(name, each) for name in on for each in b.cluster.nodes[name].held.values()]:
             if held.task.startswith("endless"):
                 continue
             end(b, held.task, job=held.job, node=node)
