@@ -228,10 +228,10 @@ class TaskLifecycle:
 
     def drop(self, node: Node, held: Held) -> None:
         """Remove a held task from a node."""
+        if held.regular and held.accepted:  # one that the node refuses was never there
+            node.left_at = node.last_message_at
         held.step("released")
         del node.held[held.key]
-        if held.regular:
-            node.left_at = node.last_message_at
         self._table.touch(node)
         self._members.unmark(node, held)
 

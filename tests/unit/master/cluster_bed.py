@@ -32,6 +32,7 @@ class Bed:
         self.other: list[object] = []
         self.numbers: dict[str, int] = {}
         self.answering = True
+        self.refused: set[str] = set()  # tasks that every agent refuses
 
     def serve(self, event: e.Event) -> list[tuple[str, api.AnyDecision]]:
         """Handle an event; return the decisions because of it; everything is answered at once."""
@@ -43,7 +44,12 @@ class Bed:
                     self.sent += [(instruction.node, decision) for decision in instruction.decisions]
                     self.numbers[instruction.node] = instruction.number
                     if self.answering:
-                        todo.append(e.Answered(instruction.node, instruction.number, []))
+                        refusals = [
+                            api.Refusal(index=index, reason="full")
+                            for index, one in enumerate(instruction.decisions)
+                            if isinstance(one, api.Assign) and one.request.task in self.refused
+                        ]
+                        todo.append(e.Answered(instruction.node, instruction.number, refusals))
                 else:
                     self.other.append(instruction)
         return self.sent[before:]

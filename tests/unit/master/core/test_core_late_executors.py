@@ -105,3 +105,14 @@ def test_older_executors_on_nodes_with_short_and_endless_work_hold_up_a_younger_
     b.ready("a", executor("e0", cores=4.0, nodes=("a",)), job="late")
     placed = all_end_each_second(b, 35 + 32 * stuck, on=("a", *nodes))
     assert placed.keys() == {("late", "e0")}
+
+
+def test_a_command_that_its_node_refuses_has_not_left_it() -> None:
+    """Else an older executor, whose node's work does not end, goes first."""
+    b = beside_an_endless_command(0, on=("b",))
+    b.job("a", "stuck", at=1.0)
+    b.ready("a", executor("e0", cores=4.0, nodes=("b",)), job="stuck")
+    b.ready("a", executor("e0", cores=4.0, nodes=("a",)), job="late")
+    b.refused = {"full"}
+    b.ready("a", command("full", cores=1.0, nodes=("b",)))
+    assert all_end_each_second(b, 40).keys() == {("late", "e0")}
