@@ -45,6 +45,7 @@ class LateExecutors:
     _holder: Key | None = field(init=False, default=None)  # the executor that room is kept for
     _least_lacking: float = field(init=False, default=math.inf)  # what the room lacked at least, part of its node
     _grew_at: float = field(init=False, default=0.0)  # when that last decreased, monotonic
+    _left: bool = field(init=False, default=False)  # tasks left the holder's node when room was kept there, or since
     _given_up: dict[str, float] = field(init=False, default_factory=dict)  # by node, when room there was, monotonic
 
     def in_line(self, asking: list[WaitingTask]) -> list[WaitingTask]:
@@ -72,8 +73,7 @@ class LateExecutors:
         cores idle, on the node that lacks the least of it. A node where room was given up comes after the others.
 
         Executors whose room is on nodes that tasks leave go first. Otherwise each older one, whose node's tasks do not
-        end, would hold up the others until its room is given up. One that leaves its room to such an executor comes
-        after the others: as soon as none is kept on its node, short tasks leave that node again.
+        end, would hold up the others until its room is given up.
 
         Room stays with an executor that this round did not try: its forecast is on its way, or it is the turn of
         another one of its user. ``limits`` has the amounts held after this round.
@@ -84,14 +84,13 @@ class LateExecutors:
         self._given_up = {node: at for node, at in self._given_up.items() if node in self._members.nodes}
         late = [key for key, since in self._since.items() if now - since >= _WAIT_MAX_S and self._may(key, tried)]
         found: tuple[Key, Room] | None = None
+        left = False
         for key in nsmallest(_SEARCHED, late, key=self._line):
             room = self._room(key, tried.get(key), nodes, limits, now)
             if room is not None and key in self._kept.late and not self._grows(room, now):
                 room = self._elsewhere(key, tried.get(key), nodes, limits, now)
-            if room is not None and now - self._members.nodes[room.node].left_at < _GROWS_WITHIN_S:
-                if found is not None:
-                    self._in_vain[found[0]] = now
-                found = key, room
+            if room is not None and self._tasks_leave(key, room, now):
+                found, left = (key, room), True
                 break
             if room is not None and found is None:
                 found = key, room
@@ -99,7 +98,7 @@ class LateExecutors:
                 self._in_vain[key] = now
         if found is not None and found[0] not in self._kept.late:
             self._least_lacking, self._grew_at = self._kept.lacking(found[1]), now
-        self._holder = found[0] if found is not None else None
+        self._holder, self._left = found[0] if found is not None else None, left
         self._kept.keep_late(dict([found]) if found is not None else {})
 
     def _line(self, key: Key) -> tuple[bool, float]:
@@ -117,6 +116,15 @@ class LateExecutors:
             self._given_up[room.node] = now
             return False
         return True
+
+    def _tasks_leave(self, key: Key, room: Room, now: float) -> bool:
+        """Return whether tasks leave the room's node. Where they did, the holder's room stays until it is given up: the
+        room itself keeps away short tasks. Left to another executor before, it would be kept again as soon as these
+        leave the node once more.
+        """
+        kept = self._kept.late.get(key)
+        stays = self._left and kept is not None and kept.node == room.node
+        return stays or now - self._members.nodes[room.node].left_at < _GROWS_WITHIN_S
 
     def _elsewhere(
         self, key: Key, one: Tried | None, nodes: Sequence[Node], limits: RoundQuotas | None, now: float

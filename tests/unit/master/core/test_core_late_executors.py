@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from master.core.node import Held
 from penstock.model import Capacity
 from tests.unit.master.cluster_bed import command
 from tests.unit.master.core.executor_bed import MIB, ExecutorBed, executor, profile
@@ -23,13 +24,18 @@ def beside_an_endless_command(executors: int, on: tuple[str, ...] = ("b",)) -> E
     return b
 
 
+def running(b: ExecutorBed) -> list[tuple[str, Held]]:
+    """Return the node of each task, and the task."""
+    return [(name, held) for name, node in b.cluster.nodes.items() for held in node.held.values()]
+
+
 def all_end_each_second(b: ExecutorBed, seconds: int, on: tuple[str, ...] = ("a",)) -> dict[tuple[str, str], int]:
     """Everything on these nodes but endless commands ends each second, and each command is followed by another one.
-    Return when executors were placed on node a.
+    Return when executors were placed.
     """
     at: dict[tuple[str, str], int] = {}
     for second in range(seconds):
-        for node, held in [(name, each) for name in on for each in b.cluster.nodes[name].held.values()]:
+        for node, held in [one for one in running(b) if one[0] in on]:
             if held.task.startswith("endless"):
                 continue
             end(b, held.task, job=held.job, node=node)
@@ -38,7 +44,7 @@ def all_end_each_second(b: ExecutorBed, seconds: int, on: tuple[str, ...] = ("a"
         for name in [*b.cluster.nodes]:
             b.heartbeat(name)
         b.round(1.0)
-        at |= {(one.job, one.task): second for one in b.cluster.nodes["a"].held.values() if one.task[0] == "e"}
+        at |= {(one.job, one.task): second for _, one in running(b) if one.executor}
     return at
 
 
@@ -105,6 +111,19 @@ def test_older_executors_on_nodes_with_short_and_endless_work_hold_up_a_younger_
     b.ready("a", executor("e0", cores=4.0, nodes=("a",)), job="late")
     placed = all_end_each_second(b, 35 + 32 * stuck, on=("a", *nodes))
     assert placed.keys() == {("late", "e0")}
+
+
+def test_one_that_takes_turns_with_another_has_room_on_its_next_node() -> None:
+    """Its nearest node, and the only one of the other executor, have short work beside endless work."""
+    b = beside_an_endless_command(0, on=("b", "c"))
+    b.node("d", capacity=Capacity(cores=4, memory_bytes=1000 * MIB))
+    for node in ("b", "c", "d"):
+        b.ready("a", *[command(f"s{node}{i}", cores=1.0, nodes=(node,)) for i in range(4)])
+    b.job("a", "two", at=1.0)
+    b.ready("a", executor("e0", cores=4.0, nodes=("b", "d")), job="two")
+    b.job("a", "other", at=1.5)
+    b.ready("a", executor("e0", cores=4.0, nodes=("c",)), job="other")
+    assert all_end_each_second(b, 100, on=("a", "b", "c", "d")).keys() == {("two", "e0")}
 
 
 def test_a_command_that_its_node_refuses_has_not_left_it() -> None:
