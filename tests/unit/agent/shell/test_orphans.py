@@ -340,7 +340,7 @@ def test_what_a_stopped_agent_has_reported_of_a_container_is_known_to_the_next_o
     cgroups.enter(container)
     shell.dispatch(e.ContainerStarted(container, 7, {}, 1e9))
     used = Snapshot(at=1.0, interval_s=0.0, containers={container: ContainerUse(cpu_seconds=3.0)})
-    shell.read_cpu_times = lambda: shell.dispatch(e.CpuTimesRead(used))
+    shell.read_cpu_times = lambda _: shell.dispatch(e.CpuTimesRead(used))
     shell.report_last()
     assert _recovered_cpu_s(journal, cgroups) == {container: 0.0}, "without a master nothing is reported"
     link.linked = True
