@@ -17,7 +17,9 @@ class ContainerUse(msgspec.Struct, frozen=True):
     or for a disk (PSI). ``memory_peak_bytes``, ``pids``, ``oom_kills`` and ``memory_high_events`` are for people only:
     they are at most four samples old, 64 while its processes sleep. The peak is never below the memory of the sample.
     ``…_stalled`` may be as old where no decision depends on them: of a container without promised cores or a profile,
-    while no opportunistic work runs or waits on the node.
+    while no opportunistic work runs or waits on the node. Of other containers, too, they may be 64 samples old while
+    the processes sleep, and so may ``memory_bytes`` on a host without a memory controller. A container that uses next
+    to no CPU time may be overlooked for up to 16 samples; what it waited meanwhile counts for the sample that finds it.
     """
 
     cpu_cores: float = 0.0

@@ -77,7 +77,7 @@ class Sampler:
         self, containers: Collection[str], traffic: Mapping[str, Counters], closely: AbstractSet[str]
     ) -> Snapshot:
         """Read the containers that may have changed; ``traffic`` is container → its network counters, and ``closely``
-        are those whose stalled times are read each time.
+        are those whose stalled times are read in each tick in which they have run.
 
         Containers that vanished are left out.
         """
@@ -120,7 +120,7 @@ class Sampler:
         return uses
 
     def _uses(self, containers: Collection[str], fresh: Mapping[str, _Read]) -> dict[str, ContainerUse]:
-        """Return the use of each container; one whose read before stands has the same as before."""
+        """Return the use of each container: its last one if the earlier read is still valid."""
         uses: dict[str, ContainerUse] = {}
         now = time.monotonic()
         for name in containers:
@@ -151,7 +151,7 @@ class Sampler:
         """Read a container, unless it vanished: its use, and the other files whose turn it is.
 
         All of them if it used no CPU time since it was read before, as it may be skipped from now on, and if it has
-        just ceased to be quiet. None of them if it is quiet and its use is the same: the read before stands.
+        just ceased to be quiet. None of them if it is quiet and its use is the same: the earlier read is still valid.
         """
         cgroup, had, turn = tree.get(name), self._before.get(name), self._numbers[name] + self._ticks
         sample = cgroup.use(had.sample if had is not None else CgroupSample())
@@ -255,14 +255,18 @@ def _rate(after: float, earlier: float, seconds: float) -> float:
 
 
 def _stalled(before: _Read, now: _Read) -> tuple[float, float, float]:
-    """Return the fractions of the time between both for which it waited: for processors, for memory, for disks."""
+    """Return the fractions of the time between both for which it waited: for processors, for memory, for disks.
+
+    At most 1: ``before`` has the time of the last tick, also if the container was overlooked then because it used next
+    to no CPU time, and what it waited meanwhile counts now.
+    """
     if before.stalled_at is None or now.stalled_at is None:
         return 0.0, 0.0, 0.0
     was, sample, seconds = before.sample, now.sample, now.stalled_at - before.stalled_at
     return (
-        _rate(sample.cpu_stalled_s, was.cpu_stalled_s, seconds),
-        _rate(sample.memory_stalled_s, was.memory_stalled_s, seconds),
-        _rate(sample.io_stalled_s, was.io_stalled_s, seconds),
+        min(1.0, _rate(sample.cpu_stalled_s, was.cpu_stalled_s, seconds)),
+        min(1.0, _rate(sample.memory_stalled_s, was.memory_stalled_s, seconds)),
+        min(1.0, _rate(sample.io_stalled_s, was.io_stalled_s, seconds)),
     )
 
 

@@ -35,6 +35,7 @@ class FakeTree:
         self.read: list[str] = []
         self.shown: list[str] = []  # those of which what is only shown was read, too
         self.stalled: list[str] = []  # those of which the stalled times were read, too
+        self.vanishing: set[str] = set()  # those that vanish between the read of their use and that of the rest
         self.sums = 0  # how often the use of all together was read
         self._name = ""
 
@@ -54,6 +55,8 @@ class FakeTree:
     def rest(self, use: CgroupSample, *, stalled: bool, shown: bool) -> CgroupSample | None:
         self.shown += [self._name] * shown
         self.stalled += [self._name] * stalled
+        if self._name in self.vanishing:
+            return None
         found = self.samples[self._name]
         names = STALLED * stalled + SHOWN * shown
         return replace(use, **{each: getattr(found, each) for each in names})
@@ -312,6 +315,28 @@ def test_a_vanished_container_is_left_out_by_the_next_round(bed: Bed) -> None:
     bed.tree.remove("c-5")
     _, uses = bed.tick()
     assert set(uses) == set(NAMES) - {"c-5"}
+
+
+def test_a_container_that_vanishes_while_it_is_read_is_left_out(bed: Bed) -> None:
+    bed.tick()
+    for name in ("c-5", "new"):
+        bed.tree.samples[name] = CgroupSample(cpu_usage_s=1.0)
+        bed.tree.vanishing.add(name)
+    for _ in range(2):
+        _, uses = bed.tick()
+        assert set(uses) == set(NAMES) - {"c-5"}
+
+
+@pytest.mark.parametrize("stalled", STALLED)
+def test_one_that_was_overlooked_stalls_for_no_more_than_all_of_the_time(bed: Bed, stalled: str) -> None:
+    for _ in range(5):
+        bed.tick(closely={"c-7"})
+    shares = []
+    for number in range(2 * ROUND):
+        bed.tree.spend("c-7", cpu_s=0.001, **{stalled: 0.3 * (number + 1)})
+        _, uses = bed.tick(closely={"c-7"})
+        shares.append(getattr(uses["c-7"], stalled.removesuffix("_s").replace("io", "disk")))
+    assert max(shares) == 1.0, "its waits of several ticks"
 
 
 class Uses(RuleBasedStateMachine):
