@@ -32,7 +32,7 @@ class FirstProcess:
         return self.confined and self.running.container in cgroup_of(self.running.pid).split("/")
 
     def is_outside(self) -> bool:
-        """Return whether it was moved out of its container's cgroup, and the user that had it adopted may kill it.
+        """Return whether it was moved out of its container's cgroup, and, if it is adopted, its user may kill it.
 
         It may have become another user's since, by a program such as sudo(8): the pidfd would still kill it.
 

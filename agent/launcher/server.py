@@ -17,6 +17,7 @@ import socket
 import struct
 import time
 from collections import deque
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -380,11 +381,11 @@ class Server:
     def _kill_outside(self, container: str) -> None:
         with self._reserve, contextlib.suppress(ProcessLookupError):
             if (child := self._children.get(container)) is not None and child.is_outside():
-                self._kill_session(child)
+                self._kill_session(child, spared=self._children.keys() - {container})
 
-    def _kill_session(self, child: FirstProcess) -> None:
+    def _kill_session(self, child: FirstProcess, spared: AbstractSet[str] = frozenset()) -> None:
         if child.adopted:
             self._signal(child.running.container, signal.SIGKILL)  # its session may be its user's login
         else:
             with self._reserve:
-                kill_session(child.running.pid)
+                kill_session(child.running.pid, spared)

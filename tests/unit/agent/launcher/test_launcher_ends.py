@@ -17,7 +17,7 @@ import pytest
 from agent.launcher import Launcher, LaunchFailed
 from agent.launcher.session import kill_session
 from tests.escapes import ESCAPES, escape
-from tests.unit.agent.launcher.launcher_bed import TIMEOUT_S, Client, Connect, Pipe, launcher_pid
+from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, opened
 
 
 async def ends(pid: int) -> None:
@@ -79,6 +79,28 @@ def test_a_child_that_has_not_begun_its_session_is_killed() -> None:
             assert child.wait(TIMEOUT_S) == -signal.SIGKILL
         finally:
             child.kill()
+
+
+async def test_the_session_of_a_process_that_left_its_cgroup_ends_without_what_another_container_has_adopted(
+    connect: Connect, cgroup: Path, pipe: Pipe, tmp_path: Path
+) -> None:
+    client, other = await connect(cgroup_root=cgroup), cgroup / "containers" / "other"
+    other.mkdir(parents=True)
+    with opened(tmp_path / "procs", os.O_WRONLY | os.O_CREAT) as procs:  # a file: it is in no cgroup of its own
+        script = "sleep 1000 & echo $!; sleep 1000 & echo $!; wait"
+        await client.start("left", "sh", "-c", script, stdout=pipe.writing, procs_fd=procs)
+    with os.fdopen(os.dup(pipe.reading)) as lines:
+        adopted, stays = int(lines.readline()), int(lines.readline())
+    with opened(other / "cgroup.procs", os.O_WRONLY) as procs:
+        await client.launcher.adopt("other", adopted, ME, procs_fd=procs)
+    await client.launcher.kill_session("left", outside=True)
+    assert (await client.exited()).container == "left"
+    await ends(stays)
+    os.kill(adopted, signal.SIGUSR1)
+    exited = await client.exited()
+    assert exited.container == "other"
+    assert exited.signal in {signal.SIGUSR1, None}, "unknown before Linux 6.15"
+    other.rmdir()
 
 
 async def test_every_client_gets_it(connect: Connect) -> None:
