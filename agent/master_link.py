@@ -242,7 +242,8 @@ class MasterLink:
         if isinstance(params, api.JobEnded):  # an older master would refuse fields that it does not know
             use = params.use if node.attained.lasts_read else None
             failed = params.failed if self._reads_failed else ""
-            at_end = node.at_end_told(params.at_end if self._reads_at_end and params.job in self._unreported else None)
+            is_read = self._reads_at_end and params.job in self._unreported
+            at_end = node.at_end_for_master(params.at_end if is_read else None)
             sent = msgspec.structs.replace(params, use=use, failed=failed, at_end=at_end)
         while isinstance(params, api.CommandEnded) and node.executors.surrogate.owes and not peer.closed:
             peer.notify(api.HEARTBEAT.name, node.heartbeat(time.monotonic()))

@@ -293,6 +293,6 @@ def _unmet(record: ContainerRecord, limits: Collection[str]) -> RpcError | None:
     """Return the refusal for the first of these limits that is not enforced; its name may be followed by a link's."""
     for name, why in record.not_enforced.items():
         if name.split(" ")[0] in limits:
-            said = f"limits are strict, and nothing was changed: {name} is not enforced: {why}"
-            return refused(said, limit=name)
+            message = f"limits are strict, and nothing was changed: {name} is not enforced: {why}"
+            return refused(message, limit=name)
     return None

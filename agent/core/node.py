@@ -203,11 +203,11 @@ class Node(NodeState):
         here = [job for job in self.jobs.values() if job.record.here and any(stage.skipped for stage in job.stages)]
         return [Progress(job=job.record.job, stages=job.stages) for job in here] if read else []
 
-    def at_end_told(self, at_end: JobAtEnd | None) -> JobAtEnd | None:
+    def at_end_for_master(self, at_end: JobAtEnd | None) -> JobAtEnd | None:
         """Return the record of an ended job as the master reads it."""
-        return at_end and replace(at_end, stages=self._stages_told(at_end.stages))
+        return at_end and replace(at_end, stages=self._stages_for_master(at_end.stages))
 
-    def _stages_told(self, stages: list[StageProgress]) -> list[StageProgress]:
+    def _stages_for_master(self, stages: list[StageProgress]) -> list[StageProgress]:
         return stages if self._skipped_read else without_skipped(stages)
 
     def name_tenants(self, configured: Mapping[str, tuple[str, float]] | None) -> None:
@@ -218,7 +218,7 @@ class Node(NodeState):
     def job_states(self) -> list[JobState]:
         """Return the jobs whose origin is this node, for a master that rebuilds its state."""
         here = [job for job in self.jobs.values() if job.record.here]
-        return [job_state(job.record, self._stages_told(job.stages)) for job in here]
+        return [job_state(job.record, self._stages_for_master(job.stages)) for job in here]
 
     # ------------------------------------------------------------ sessions and jobs
 
@@ -328,8 +328,8 @@ class Node(NodeState):
         has_news = job.report(event.params.stages)
         if not (job.record.here and self.settings.has_master):
             return [_DONE]
-        told = Progress(job=event.params.job, stages=self._stages_told(event.params.stages))
-        return [_DONE, SendToMaster(told, may_wait=not has_news)]
+        message = Progress(job=event.params.job, stages=self._stages_for_master(event.params.stages))
+        return [_DONE, SendToMaster(message, may_wait=not has_news)]
 
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Apply a sample: preemption uses it, and so does every admission until the next one."""

@@ -46,5 +46,5 @@ def test_only_a_master_that_reads_them_is_told(bed: NodeBed, reads: bool) -> Non
     assert told.stages == (STAGES if reads else OLDER)
     bed.send(e.Requested(m.END_JOB, 1, EndJob(job=job)))
     [ended] = bed.to_master(api.JobEnded)
-    at_end = bed.node.at_end_told(ended.at_end)
+    at_end = bed.node.at_end_for_master(ended.at_end)
     assert at_end is not None and at_end.stages == (STAGES if reads else OLDER)
