@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
+from agent import last_report
 from agent.core import events as e
 from agent.core.events import EndAcknowledged
 from agent.core.instructions import ToMaster
@@ -290,6 +291,7 @@ class MasterLink:
     async def _beat(self) -> None:
         """Send heartbeats until the connection is lost."""
         self.send_heartbeat()
+        last_report.remove(self._journal)
         await self._lost.wait()
         raise ConnectionResetError("the master closed the connection")
 

@@ -7,8 +7,9 @@ import time
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
+from agent import last_report
 from agent.cgroups import CgroupTree
-from agent.core import cancelled_jobs, draining, job_cpu_times, origin_journal, starvation
+from agent.core import cancelled_jobs, draining, origin_journal, starvation
 from agent.core import events as e
 from agent.core.confinement import Confinement
 from agent.core.records import CancelledJob, ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd, Waits
@@ -54,17 +55,25 @@ def recovered_state(
         ends=journal.read(origin_journal.ENDS, TaskEnd),
         awaited=journal.read(origin_journal.AWAITED, AwaitedTask),
         cancelled=journal.read(cancelled_jobs.ROOM, CancelledJob),
-        cpu_s=_cpu_times_s(running.keys() | orphans.keys(), tree) | _reported_s(journal),
+        cpu_s=_reported_s(journal, live, running.keys() | orphans.keys(), tree),
     )
 
 
-def _reported_s(journal: Journal) -> dict[str, float]:
-    """Return the CPU time of each container that a stopped agent has reported, and remove the record: this agent will
-    report more.
+def _reported_s(
+    journal: Journal, containers: Iterable[ContainerRecord], running: AbstractSet[str], tree: CgroupTree | None
+) -> dict[str, float]:
+    """Return the CPU time of each container that earlier agents have reported, in seconds. If none has recorded it, all
+    until now counts as reported, as far as it can be read.
+
+    The record lacks containers that were started later; nothing of these is reported. What a container used for jobs
+    that are over, or in earlier turns of others, is not reported again.
     """
-    reported = journal.read(job_cpu_times.ROOM, job_cpu_times.ReportedCpuTimes)
-    journal.write(job_cpu_times.ROOM, job_cpu_times.KEY, None)
-    return reported[0].cpu_s if reported else {}
+    reported_s = last_report.read(journal)
+    if reported_s is None:
+        return _cpu_times_s(running, tree)
+    earlier_s = {record.container: record.cpu_told_apart_s for record in containers}
+    names = running | reported_s.keys()
+    return {name: max(reported_s.get(name, 0.0), earlier_s.get(name, 0.0)) for name in names}
 
 
 def _orphans(containers: Iterable[ContainerRecord], known: AbstractSet[str], tree: CgroupTree | None) -> dict[str, int]:

@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from agent.core import Node, job_cpu_times
+from agent import last_report
+from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.containers import ROOM as CONTAINERS
@@ -193,8 +194,11 @@ class Shell:
         """
         if self.link is not None and self.link.linked:
             self.read_cpu_times(ReadCpuTimes())
+            self.node.attained.report_all()
             self.link.send_heartbeat()
-            self._journal.write(job_cpu_times.ROOM, job_cpu_times.KEY, self.node.cpu_times.counted())
+            last_report.write(self._journal, self.node.cpu_times.counted_s())
+        else:
+            last_report.renew(self._journal)
 
     def _wake_at(self, at: float) -> None:
         """Set the node's only alarm, replacing an earlier one."""

@@ -115,9 +115,13 @@ class AttainedService:
             self._drop(job)
 
     def report_all(self) -> None:
-        """Make the next report contain every job. Final reports wait until the master is known to read them."""
-        self.lasts_read = self.most_commands_read = False
+        """Make the next report contain every job, however little its service has grown."""
         self._queues.count_all()
+
+    def link_opens(self) -> None:
+        """Report every job on a new connection. Final reports wait until the master is known to read them."""
+        self.lasts_read = self.most_commands_read = False
+        self.report_all()
 
     def _slots(self, job: JobQueue) -> _Slots:
         before = self._before.get(job.id, _NO_SLOTS)

@@ -15,10 +15,11 @@ ROOM = KEY = "reported"  # the journal's
 
 
 class ReportedCpuTimes(msgspec.Struct, kw_only=True):
-    """The CPU time of each container that the last heartbeat of a stopped agent includes; the next agent reports what
-    follows.
+    """The CPU time of each container that the last heartbeat of an agent includes, which was stopped ``at`` (Unix): the
+    next agent reports what follows.
     """
 
+    at: float
     cpu_s: dict[str, float]
 
 
@@ -53,9 +54,9 @@ class JobCpuTimes:
         """Return the job of a container; its own name if it has none."""
         return self._job_of.get(container, container)
 
-    def counted(self) -> ReportedCpuTimes:
-        """Return the CPU time of each container at the last count."""
-        return ReportedCpuTimes(cpu_s=self._counted_s)
+    def counted_s(self) -> dict[str, float]:
+        """Return the CPU seconds of each container at the last count."""
+        return self._counted_s
 
     def since_start_s(self, job: str) -> float:
         """Return the CPU seconds that a job's containers have used since the start of this agent."""

@@ -103,7 +103,7 @@ class Reports:
 
     def link_opens(self) -> None:
         """Start over on a new connection to the master, which has lost all reports."""
-        self._attained.report_all()
+        self._attained.link_opens()
         self._command_sizes.read = False
         self._rank_report.link_opens()
         self._executors.link_opens()

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from agent import last_report
 from agent.core import Node
 from agent.core import events as e
 from agent.core.events import EndAcknowledged
@@ -162,6 +163,16 @@ def test_a_sample_is_sent_at_once_and_no_other_before_the_next_heartbeat_is_due(
     for clock.now in sampled_at:
         link.sampled()
     assert sent == sent_at
+
+
+async def test_the_report_of_an_earlier_agent_is_kept_until_the_first_heartbeat(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    last_report.write(journal, {"c-1": 3.0})
+    journal.close()
+    async with linked(tmp_path, [], "register") as (master, link):
+        assert last_report.read(link._journal) == {"c-1": 3.0}
+        await master.until(0, "heartbeat")
+        assert last_report.read(link._journal) is None
 
 
 async def test_a_heartbeat_replaces_those_that_are_due(tmp_path: Path) -> None:

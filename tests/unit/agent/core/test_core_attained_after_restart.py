@@ -155,7 +155,7 @@ def test_what_a_container_used_between_a_stopped_agent_and_the_next_one_counts(*
     container = bed.command_runs("t1")
     bed.sample(**{by_name(container): 10.0})
     bed.report()
-    reported = bed.node.cpu_times.counted().cpu_s
+    reported = bed.node.cpu_times.counted_s()
     bed.restart(*(() if ended else (container,)), cpu_s=reported, exits_to_come=frozenset({container} if ended else ()))
     bed.registers()
     if ended:
@@ -164,6 +164,22 @@ def test_what_a_container_used_between_a_stopped_agent_and_the_next_one_counts(*
         bed.sample(**{by_name(container): 12.0})
     bed.report()
     assert bed.work.service_s == 12.0
+
+
+def test_the_last_report_of_a_stopped_agent_has_every_job_however_little_it_has_received_since() -> None:
+    """The next one goes on from what each container has used."""
+    bed = Bed()
+    container = bed.command_runs("t1")
+    bed.sample(**{by_name(container): 10.0})
+    bed.report()
+    bed.sample(**{by_name(container): 10.04})
+    bed.node.attained.report_all()
+    bed.report()
+    bed.restart(container, cpu_s=bed.node.cpu_times.counted_s())
+    bed.registers()
+    bed.sample(**{by_name(container): 12.0})
+    bed.report()
+    assert bed.work.service_s == pytest.approx(12.0)
 
 
 def test_the_end_of_a_job_has_what_it_received_since_the_restart() -> None:

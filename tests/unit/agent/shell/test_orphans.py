@@ -18,7 +18,6 @@ from agent.core import containers
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.records import ContainerRecord, ContainerState
-from agent.core.snapshot import ContainerUse, Snapshot
 from agent.daemon import Agent
 from agent.executor import Executor
 from agent.journal import Journal
@@ -27,11 +26,8 @@ from agent.limit_enforcer import LimitEnforcer
 from agent.stdio import Stdio
 from penstock.daemon import StartError
 from penstock.model import ContainerSpec
-from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Launch
 from tests.fakes.fake_cgroups import FakeCgroups
 from tests.unit.agent.cgroups.slow_network import SlowNetwork
-from tests.unit.agent.shell.shell_bed import make_shell
 
 LIMIT_S = 30
 SPEC = ContainerSpec(argv=("x",))
@@ -325,33 +321,6 @@ def test_remaining_containers_are_reported_by_launcher_and_cgroups(
     assert found.never_began == ({"c-3"} if same_launcher else set()), "another launcher cannot tell"
     assert found.exits_to_come == {"c-1"}
     assert found.cpu_s == {"c-2": 0.0, "c-4": 0.0}
-
-
-def test_what_a_stopped_agent_has_reported_of_a_container_is_known_to_the_next_one_only(
-    cgroups: Cgroups, tmp_path: Path
-) -> None:
-    sent: list[float] = []
-    journal = Journal(tmp_path)
-    shell = make_shell(journal)
-    counted = shell.node.cpu_times.counted
-    link = SimpleNamespace(linked=False, send_heartbeat=lambda: sent.extend(counted().cpu_s.values()))
-    shell.link = cast("Any", link)
-    container = str(shell.dispatch(e.Requested(m.LAUNCH, 1, Launch(container=SPEC))))
-    cgroups.enter(container)
-    shell.dispatch(e.ContainerStarted(container, 7, {}, 1e9))
-    used = Snapshot(at=1.0, interval_s=0.0, containers={container: ContainerUse(cpu_seconds=3.0)})
-    shell.read_cpu_times = lambda _: shell.dispatch(e.CpuTimesRead(used))
-    shell.report_last()
-    assert _recovered_cpu_s(journal, cgroups) == {container: 0.0}, "without a master nothing is reported"
-    link.linked = True
-    shell.report_last()
-    assert sent == [3.0]
-    assert _recovered_cpu_s(journal, cgroups) == {container: 3.0}
-    assert _recovered_cpu_s(journal, cgroups) == {container: 0.0}
-
-
-def _recovered_cpu_s(journal: Journal, cgroups: Cgroups) -> dict[str, float]:
-    return previous_agent.recovered_state(journal, [], frozenset(), cgroups.tree, same_launcher=True).cpu_s
 
 
 def test_without_cgroups_only_the_launcher_reports(tmp_path: Path) -> None:
