@@ -166,6 +166,9 @@ class ExecutorAgent(Agent):
             return "no room"
         self.held[key] = decision
         self.recorded[key] = Recorded(self.now)
+        job = self.jobs.get(decision.job)
+        if self.tells_places and job is not None:
+            self.placed(job, decision.request.task, self.name)
         return ""
 
     def short(self, at: float) -> bool:
