@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from master.ordering.policy import JobView
+from penstock.model.units import counted
 
 #: A later job goes before the first one while it has received less than 1 ÷ this of the service of that one. With the
 #: probability p that the two are alike, and each expected to need as much again as it has received, their Gittins
@@ -30,7 +31,7 @@ class Siblings:
 
     def said(self, job: JobView) -> str:
         """Return the rule, as it applies to this one of them, as text."""
-        of = f"the first of {self.jobs} jobs of {job.application}"
+        of = f"the first of {counted(self.jobs, 'job')} of {job.application}"
         if job.job == self.first.job:
             return f"it is {of}, and goes ahead of the others until it has received {AHEAD:g} times as much"
         if _goes_before(job, self.first):

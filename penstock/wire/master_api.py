@@ -170,8 +170,7 @@ class Register(Params, frozen=True):
 
 
 class Registered(Result, frozen=True):
-    """The master's version, longest heartbeat interval, and the fields of later versions that it reads: for each,
-    docs/protocol.md has the message ("Agent ↔ master")."""
+    """The master's version, longest heartbeat interval, and the later fields that it reads (docs/protocol.md)."""
 
     protocol: int
     version: str
@@ -378,8 +377,7 @@ class Refusal(Result, frozen=True):
 
 
 class Decided(Result, frozen=True):
-    """The refused decisions; the others are carried out. ``places_known``: tasks were assigned, and the agent has told
-    the jobs of this origin which of theirs it has accepted; no ``placed`` is needed for these."""
+    """The refused decisions. ``places_known``: the agent has told this origin's jobs which tasks it has accepted."""
 
     refused: list[Refusal] = []
     places_known: bool = False
