@@ -19,15 +19,19 @@ from penstock.cli.detach import manager_name
 from penstock.cli.errors import CommandError, note
 from penstock.cli.plain_text import printable
 from penstock.model.container import Ended, EndedBy
-from penstock.wire.errors import RpcError
+from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient
-    from penstock.wire.jobs_api import JobView
+    from penstock.wire.jobs_api import Jobs, JobView
 
 #: The intervals at which the output of a running job is read, and at which its containers are listed (seconds): on a
 #: node with many containers the list is long.
 _LOOK_S, _LIST_S = 0.25, 1.0
+#: The longest wait for a master that is away, or does not know the job yet after a restart.
+_PATIENCE_S = 60.0
+#: The longest wait for the ends of tasks whose job's manager has ended: the agent is stopping them.
+_STOP_S = 5.0
 
 
 class _Headed:
@@ -52,8 +56,11 @@ class _Headed:
 class JobOutput:
     """The output of a job's containers on this host. ``stream`` of the tasks is copied to standard output."""
 
-    def __init__(self, agent: AgentClient, job: str, stream: str, last_lines: int | None = None) -> None:
-        """``last_lines``: of what has been written before, only so many lines of each container are copied."""
+    def __init__(
+        self, agent: AgentClient, job: str, view: JobView | None, stream: str, last_lines: int | None = None
+    ) -> None:
+        """``view``: the job as the master knows it, if it does. ``last_lines``: of what has been written before, only
+        so many lines of each container are copied."""
         self._agent = agent
         self._job = job
         self._stream = stream
@@ -62,7 +69,9 @@ class JobOutput:
         self._manager: CopiedOutput | None = None
         self._tasks: dict[str, CopiedOutput] = {}  # by container: those that are not complete
         self._containers: dict[str, str] = {}  # all of them, and the names of their tasks
-        self._view: JobView | None = None
+        self._view = view
+        self._viewed_at = time.monotonic()
+        self._stops_at: float | None = None
         self._ends: list[asyncio.Future[Ended]] = []
 
     async def copy(self, *, follow: bool) -> None:
@@ -70,6 +79,8 @@ class JobOutput:
 
         Raises:
             BrokenPipeError: no process reads the output any more.
+            CommandError: the master did not tell for a long time whether the job is over.
+            RpcError: the job is another user's.
         """
         over, list_at = False, 0.0
         try:
@@ -94,12 +105,31 @@ class JobOutput:
             await asyncio.gather(*self._ends, return_exceptions=True)
 
     async def _is_over(self) -> bool:
-        try:
-            self._view = next(iter((await self._agent.jobs.find([self._job])).jobs), None)
-            over = self._view is None or self._view.state == "ended"
-        except RpcError:  # there is no master, or it is away
-            over = True
-        return self._manager_ended if self._manager else over and all(end.done() for end in self._ends)
+        """Return whether the job is over and its containers here have ended.
+
+        Raises:
+            CommandError: as :meth:`copy`.
+        """
+        view = view_of(await ask_master(self._agent, self._job), self._job)
+        if view is not None:
+            self._view, self._viewed_at = view, time.monotonic()
+        ended_here = all(end.done() for end in self._ends)
+        if self._manager is not None:
+            return self._manager_ended and (ended_here or time.monotonic() >= self._stopped_by())
+        if not ended_here:
+            return False
+        if self._view is None or self._view.state == "ended":  # None: there is no master, or it never knew the job
+            return True
+        if time.monotonic() - self._viewed_at > _PATIENCE_S:
+            why = "the master is away, or was restarted meanwhile and does not know how it ended"
+            raise CommandError(f"job {self._job!r}: {why}")
+        return False
+
+    def _stopped_by(self) -> float:
+        """Return the time up to which the tasks of an ended manager are waited for; it is set at the first call."""
+        if self._stops_at is None:
+            self._stops_at = time.monotonic() + _STOP_S
+        return self._stops_at
 
     @property
     def _manager_ended(self) -> bool:
@@ -112,17 +142,28 @@ class JobOutput:
         for one in sorted(own, key=lambda one: one.get("started_at") or 0.0):
             container = str(one["container"])
             self._containers[container] = str(one.get("task") or container)
-            with contextlib.suppress(RpcError):  # the agent has dropped it for a later one
-                self._tasks[container] = await self._opened(container, self._stream, self._below(self._out, container))
-        manager = manager_of(containers, self._job, self._agent.welcome.user)
+            task = await self._opened(container, self._stream, self._below(self._out, container))
+            if task is not None:
+                self._tasks[container] = task
+        manager = manager_of(containers, self._job, self._view, self._agent.welcome.user)
         if manager is not None and self._manager is None:
             messages = self._err
             self._manager = await self._opened(
                 str(manager["container"]), "stderr", lambda data: messages.write("", data)
             )
 
-    async def _opened(self, container: str, stream: str, write: Callable[[bytes], object]) -> CopiedOutput:
-        running = await self._agent.attach(container)
+    async def _opened(self, container: str, stream: str, write: Callable[[bytes], object]) -> CopiedOutput | None:
+        """Attach to a container; return None if the agent has dropped it for a later one.
+
+        Raises:
+            RpcError: it is another user's.
+        """
+        try:
+            running = await self._agent.attach(container)
+        except RpcError as error:
+            if error.code is ErrorCode.BAD_REQUEST:
+                return None
+            raise
         self._ends.append(asyncio.ensure_future(running.wait()))
         return CopiedOutput(running, self._ends[-1], stream, write, self._last_lines)
 
@@ -191,10 +232,28 @@ def _failed(ended: Ended) -> bool:
     return not ended.ok and ended.by is not EndedBy.CANCELLED
 
 
-def manager_of(containers: list[dict[str, Any]], job: str, user: str) -> dict[str, Any] | None:
-    """Return the container of a detached job's manager, if this host's agent has it."""
-    managers = [one for one in containers if one.get("name") == manager_name(job)]
-    managers.sort(key=lambda one: one.get("user") == user)  # any user may choose this name
+async def ask_master(agent: AgentClient, job: str) -> Jobs | None:
+    """Return the master's answer about a job; None: there is no master, or it is away."""
+    try:
+        return await agent.jobs.find([job])
+    except RpcError:
+        return None
+
+
+def view_of(answer: Jobs | None, job: str) -> JobView | None:
+    """Return the job's view in the master's answer, if it has one."""
+    return next((view for view in answer.jobs if view.job == job), None) if answer is not None else None
+
+
+def manager_of(containers: list[dict[str, Any]], job: str, view: JobView | None, caller: str) -> dict[str, Any] | None:
+    """Return the container of a detached job's manager, if this host's agent has it.
+
+    Any user may choose the name of a manager's container: it must belong to the job's owner, known from the master's
+    ``view`` or from the containers of the job's tasks. Without both, only the caller's own container is taken.
+    """
+    users = {str(one.get("user")) for one in containers if one.get("job") == job}
+    owner = view.user if view is not None else users.pop() if len(users) == 1 else caller
+    managers = [one for one in containers if one.get("name") == manager_name(job) and one.get("user") == owner]
     return managers[-1] if managers else None
 
 

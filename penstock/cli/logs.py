@@ -5,20 +5,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.cli import arguments
 from penstock.cli.copied_output import CopiedOutput, reader_is_gone
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.exit_statuses import Status
 from penstock.cli.session import with_agent
-from penstock.wire.errors import RpcError
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient
+    from penstock.wire.jobs_api import Jobs
 
 #: The interval of reads from a running container (seconds).
 _LOOK_S = 0.25
+#: The states of a job of which tasks may still start.
+_MAY_START = frozenset({"waiting", "admitted", "running"})
 _KEPT = """Of a job, the output of its tasks on this host is printed, each below a line `--- TASK` if it has several.
 The messages of a job submitted with --detach and the standard error of failed tasks go to standard error, as with
 `penstock submit`. The output of a task on another node is printed there.
@@ -53,17 +55,24 @@ async def _print(agent: AgentClient, options: argparse.Namespace) -> None:
     containers = (await agent.status()).get("containers", [])
     from penstock.cli import job_logs
 
-    manager = job_logs.manager_of(containers, name, agent.welcome.user)
+    answer = await job_logs.ask_master(agent, name) if options.json or not _is_container(containers, name) else None
+    view = job_logs.view_of(answer, name)
+    manager = job_logs.manager_of(containers, name, view, agent.welcome.user)
+    ran_here = any(one.get("job") == name for one in containers)
     if options.json:
         if manager is None:
             raise CommandError(f"--json: this host has no results of a detached job {name!r}", status=Status.UNKNOWN)
         await job_logs.print_results(agent, manager, name, follow=options.follow)
-    elif manager is not None or any(one.get("job") == name for one in containers):
-        await job_logs.JobOutput(agent, name, stream, options.tail).copy(follow=options.follow)
+    elif manager is not None or ran_here or (options.follow and view is not None and view.state != "ended"):
+        await job_logs.JobOutput(agent, name, view, stream, options.tail).copy(follow=options.follow)
     else:
-        if all(one.get("container") != name for one in containers):
-            await _refuse_job(agent, name)
+        if answer is not None:
+            _refuse_job(answer, name, agent.welcome.node)
         await _print_container(agent, name, stream, options.tail, follow=options.follow)
+
+
+def _is_container(containers: list[dict[str, Any]], name: str) -> bool:
+    return any(one.get("container") == name for one in containers)
 
 
 def _lines(text: str) -> int:
@@ -72,20 +81,21 @@ def _lines(text: str) -> int:
     return int(text)
 
 
-async def _refuse_job(agent: AgentClient, name: str) -> None:
+def _refuse_job(answer: Jobs, name: str, here: str) -> None:
     """Refuse a job of which this host has no output.
 
     Raises:
         CommandError: the master knows a job of this id.
     """
-    try:
-        jobs = (await agent.jobs.find([name])).jobs
-    except RpcError:  # without a master the answer is the agent's: it has no such container
-        return
-    for job in jobs:
-        if job.origin != agent.welcome.node:
+    if name in answer.foreign:
+        raise CommandError(f"job {name!r} belongs to {answer.foreign[name]}")
+    for job in answer.jobs:
+        if job.origin != here:
             raise CommandError(f"job {name!r} was submitted on {job.origin}; ask there", status=Status.UNKNOWN)
-        why = f"this host keeps no output of job {name!r}: none was written here, or it ended too long ago"
+        if job.state in _MAY_START:
+            why = f"this host has no output of job {name!r} yet; --follow waits for it"
+        else:
+            why = f"this host keeps no output of job {name!r}: none was written here, or it ended too long ago"
         raise CommandError(why, status=Status.UNKNOWN)
 
 

@@ -87,6 +87,7 @@ class FakeAgent:
         self.outputs: dict[str, bytes] = {"stdout": b"", "stderr": b""}
         self.outputs_of: dict[str, dict[str, bytes]] = {}  # by container: those of a container with its own
         self.views: list[JobView] = []  # the master's jobs
+        self.foreign: dict[str, str] = {}  # its jobs of other users: job → user
         self.dropped_bytes = 0  # dropped from the beginning of each output
         self.killed_together = 1  # containers end once so many of them have been killed
         self.on_launch: Callable[[FakeContainer], None] = lambda container: None
@@ -356,7 +357,9 @@ class FakeAgent:
 
     def _jobs(self, peer: RpcPeer, asked: Any) -> Jobs:
         found = [view for view in self.views if view.job in asked.jobs]
-        return Jobs(jobs=found, unknown=sorted({*asked.jobs} - {view.job for view in found}))
+        foreign = {job: user for job, user in self.foreign.items() if job in asked.jobs}
+        unknown = sorted({*asked.jobs} - {view.job for view in found} - foreign.keys())
+        return Jobs(jobs=found, unknown=unknown, foreign=foreign)
 
     def _cluster_status(self, peer: RpcPeer, asked: Any) -> Status:
         return Status(status=msgspec.to_builtins(self.cluster))

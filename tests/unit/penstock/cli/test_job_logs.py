@@ -6,18 +6,20 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.transport.peer import connect_unix
 from penstock.wire.agent_api import Launch, Launched, Welcome
-from penstock.wire.errors import unavailable
+from penstock.wire.errors import refused, unavailable
 from penstock.wire.jobs_api import JobView
 from tests.fakes.agent import FakeAgent, FakeContainer
 from tests.unit.penstock.cli.conftest import Penstock
 
 JOB = "fake-1"
 DONE, FAILED = Ended(by=EndedBy.EXIT, exit_status=0), Ended(by=EndedBy.EXIT, exit_status=3)
+HERE_YET = "this host has no output of job 'fake-1' yet; --follow waits for it"
 VIEW = JobView(job=JOB, name="words", user="tester", origin="fake", state="running", submitted_at=1.0, tasks_running=2)
 
 
@@ -29,26 +31,30 @@ class Host:
         fake.document["containers"] = []
         fake.views = [VIEW]
 
-    async def add(self, task: str = "", *, name: str = "", **outputs: bytes) -> FakeContainer:
+    async def add(self, task: str = "", *, name: str = "", user: str = "tester", **outputs: bytes) -> FakeContainer:
         """Start a container of a task, or the manager; the latest one comes first, as in the agent's document."""
         peer = await connect_unix(str(self._fake.socket), self._fake)
         await peer.request("hello", {"protocol": 1}, Welcome)
         spec = ContainerSpec(argv=("x",), detach=True)
         made = (await peer.request("launch", Launch(container=spec), Launched)).container
-        job = {"job": JOB, "task": task} if task else {"job": "", "task": ""}
-        row: dict[str, Any] = {"container": made, "name": name or task, "user": "tester", **job}
+        of_job = {"job": JOB, "task": task} if task else {"job": "", "task": ""}
+        row: dict[str, Any] = {"container": made, "name": name or task, "user": user, **of_job}
         containers = self._fake.document["containers"]
         containers.insert(0, row | {"started_at": float(len(containers)), "ended": None})
         self._fake.outputs_of[made] = {"stdout": b"", "stderr": b"", **outputs}
         return self._fake.containers[made]
 
-    async def manager(self, **outputs: bytes) -> FakeContainer:
-        return await self.add(name=f"submit {JOB}", **outputs)
+    async def manager(self, user: str = "tester", **outputs: bytes) -> FakeContainer:
+        return await self.add(name=f"submit {JOB}", user=user, **outputs)
 
     def end(self, container: FakeContainer, ended: Ended) -> None:
         [row] = [row for row in self._fake.document["containers"] if row["container"] == container.id]
         row["ended"] = {"by": ended.by.value}
         self._fake.end_container(container, ended)
+
+    def see(self, **changed: Any) -> None:
+        """Change what the master knows of the job."""
+        self._fake.views = [msgspec.structs.replace(VIEW, **changed)]
 
     def write(self, container: FakeContainer, data: bytes) -> None:
         self._fake.outputs_of[container.id]["stdout"] += data
@@ -112,8 +118,116 @@ async def test_a_job_that_was_not_detached_is_followed_until_the_master_knows_it
     printing = asyncio.ensure_future(penstock("logs", "--follow", JOB))
     await fake.until(lambda: len(fake.called("jobs")) >= 3)
     assert not printing.done(), "other tasks may still come"
-    fake.views = []
+    host.see(state="ended")
     assert await printing == (0, "--- a\none\n", "")
+
+
+async def test_a_job_is_followed_while_its_master_is_away_or_does_not_know_it_yet(
+    host: Host, fake: FakeAgent, penstock: Penstock
+) -> None:
+    host.end(await host.add("a", stdout=b"one\n"), DONE)
+    printing = asyncio.ensure_future(penstock("logs", "--follow", JOB))
+    for away in (True, False):
+        await fake.until(lambda: len(fake.called("jobs")) >= 3)
+        fake.calls.clear()
+        fake.refuse = {"jobs": unavailable("the master is away")} if away else {}
+        fake.views = []
+    await fake.until(lambda: len(fake.called("jobs")) >= 3)
+    assert not printing.done()
+    host.see(state="ended")
+    assert await printing == (0, "--- a\none\n", "")
+
+
+async def test_a_master_that_stays_away_is_not_waited_for_for_ever(
+    host: Host, fake: FakeAgent, penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cli.job_logs._PATIENCE_S", 0.02)
+    a = await host.add("a", stdout=b"one\n")
+    printing = asyncio.ensure_future(penstock("logs", "--follow", JOB))
+    await fake.until(lambda: len(fake.called("jobs")) >= 3)
+    fake.views = []
+    fake.calls.clear()
+    await fake.until(lambda: len(fake.called("jobs")) >= 5)
+    assert not printing.done(), "a task runs here"
+    host.end(a, DONE)
+    away = "the master is away, or was restarted meanwhile and does not know how it ended"
+    assert await printing == (1, "--- a\none\n", f"penstock logs: job 'fake-1': {away}\n")
+
+
+async def test_a_job_whose_manager_was_killed_is_followed_until_its_tasks_have_ended(
+    host: Host, fake: FakeAgent, penstock: Penstock
+) -> None:
+    manager, a = await host.manager(), await host.add("a", stdout=b"one\n")
+    printing = asyncio.ensure_future(penstock("logs", "--follow", JOB))
+    await fake.until(lambda: any(call.container == a.id for call in fake.called("attach")))
+    host.end(manager, FAILED)
+    fake.calls.clear()
+    await fake.until(lambda: len(fake.called("status")) >= 6)
+    host.write(a, b"two\n")
+    host.end(a, DONE)
+    assert await printing == (0, "--- a\none\ntwo\n", "")
+
+
+async def test_a_task_that_outlives_its_manager_is_not_waited_for_for_ever(
+    host: Host, penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cli.job_logs._STOP_S", 0.01)
+    host.end(await host.manager(), FAILED)
+    await host.add("a", stdout=b"one\n")
+    assert await penstock("logs", "--follow", JOB) == (0, "--- a\none\n", "")
+
+
+async def test_a_job_is_followed_from_before_the_start_of_its_first_task(
+    host: Host, fake: FakeAgent, penstock: Penstock
+) -> None:
+    host.see(state="waiting", tasks_running=0, tasks_waiting=1)
+    assert await penstock("logs", JOB) == (4, "", f"penstock logs: {HERE_YET}\n")
+    fake.calls.clear()
+    printing = asyncio.ensure_future(penstock("logs", "--follow", JOB))
+    await fake.until(lambda: len(fake.called("jobs")) >= 3)
+    a = await host.add("a", stdout=b"one\n")
+    await fake.until(lambda: any(call.container == a.id for call in fake.called("attach")))
+    host.end(a, DONE)
+    host.see(state="ended", tasks_running=0, tasks_done=1)
+    assert await printing == (0, "one\n", "")
+
+
+@pytest.mark.parametrize(("of_task", "has_master"), [(False, True), (True, True), (True, False)])
+async def test_another_users_container_cannot_take_the_place_of_the_jobs_manager(
+    host: Host, fake: FakeAgent, penstock: Penstock, *, of_task: bool, has_master: bool
+) -> None:
+    host.see(user="eve")
+    if not has_master:
+        fake.refuse["jobs"] = unavailable("there is no master")
+    host.end(await host.manager("tester", stdout=b"{}\n", stderr=b"of the caller\n"), DONE)
+    host.end(await host.manager("eve", stdout=b'{"job": 1}\n', stderr=b"of eve\n"), DONE)
+    host.end(await host.manager("mallory", stdout=b"{}\n", stderr=b"of mallory\n"), DONE)
+    if of_task:
+        host.end(await host.add("a", user="eve"), DONE)
+    assert await penstock("logs", JOB) == (0, "", "of eve\n")
+    assert await penstock("logs", "--json", JOB) == (0, '{"job": 1}\n', "")
+
+
+async def test_a_name_alone_makes_no_manager(host: Host, fake: FakeAgent, penstock: Penstock) -> None:
+    await host.manager("mallory", stdout=b"{}\n", stderr=b"of mallory\n")
+    assert await penstock("logs", JOB) == (4, "", f"penstock logs: {HERE_YET}\n")
+    fake.refuse["jobs"] = unavailable("there is no master")
+    status, out, err = await penstock("logs", "--json", JOB)
+    assert (status, out) == (4, ""), err
+
+
+async def test_a_manager_that_the_agent_has_dropped_is_none(host: Host, fake: FakeAgent, penstock: Penstock) -> None:
+    del fake.containers[(await host.manager()).id]
+    host.end(await host.add("a", stdout=b"one\n"), DONE)
+    assert await penstock("logs", JOB) == (0, "--- a\none\n", "")
+
+
+async def test_another_users_job_is_refused(host: Host, fake: FakeAgent, penstock: Penstock) -> None:
+    fake.views, fake.foreign = [], {JOB: "eve"}
+    assert await penstock("logs", JOB) == (1, "", "penstock logs: job 'fake-1' belongs to eve\n")
+    a = await host.add("a", user="eve", stdout=b"one\n")
+    fake.refuse["attach"] = refused(f"container {a.id!r} belongs to eve", field="container")
+    assert await penstock("logs", JOB) == (1, "", f"penstock logs: container {a.id!r} belongs to eve\n")
 
 
 async def test_output_on_other_nodes_is_named(host: Host, fake: FakeAgent, penstock: Penstock) -> None:
@@ -147,10 +261,15 @@ async def test_the_results_of_a_detached_job(host: Host, penstock: Penstock) -> 
     [
         (("--json", "c-1"), 4, "--json: this host has no results of a detached job 'c-1'"),
         (("--json", "--stderr", JOB), 2, "--json: prints the results of a job; leave out --stderr and --tail"),
-        ((JOB,), 4, "this host keeps no output of job 'fake-1': none was written here, or it ended too long ago"),
+        (
+            ("old-1",),
+            4,
+            "this host keeps no output of job 'old-1': none was written here, or it ended too long ago",
+        ),
     ],
 )
 async def test_what_has_no_output_is_one_line(
-    host: Host, penstock: Penstock, argv: tuple[str, ...], status: int, said: str
+    host: Host, fake: FakeAgent, penstock: Penstock, argv: tuple[str, ...], status: int, said: str
 ) -> None:
+    fake.views = [msgspec.structs.replace(VIEW, job="old-1", state="ended")]
     assert await penstock("logs", *argv) == (status, "", f"penstock logs: {said}\n")
