@@ -91,12 +91,13 @@ def _refuse_job(answer: Jobs, name: str, here: str) -> None:
         raise CommandError(f"job {name!r} belongs to {answer.foreign[name]}")
     for job in answer.jobs:
         if job.origin != here:
-            raise CommandError(f"job {name!r} was submitted on {job.origin}; ask there", status=Status.UNKNOWN)
-        if job.state in _MAY_START:
+            why = f"job {name!r} was submitted on {job.origin}; ask there"
+        elif job.state in _MAY_START:
             why = f"this host has no output of job {name!r} yet; --follow waits for it"
         else:
             why = f"this host keeps no output of job {name!r}: none was written here, or it ended too long ago"
-        raise CommandError(why, status=Status.UNKNOWN)
+        others = [node for node in job.nodes if node not in (here, job.origin)]
+        raise CommandError(f"{why}; its tasks run on {', '.join(others)}" if others else why, status=Status.UNKNOWN)
 
 
 async def _print_container(agent: AgentClient, name: str, stream: str, tail: int | None, *, follow: bool) -> None:

@@ -182,6 +182,9 @@ async def test_a_job_is_followed_from_before_the_start_of_its_first_task(
 ) -> None:
     host.see(state="waiting", tasks_running=0, tasks_waiting=1)
     assert await penstock("logs", JOB) == (4, "", f"penstock logs: {HERE_YET}\n")
+    host.see(nodes=["beta", "gamma"])
+    assert (await penstock("logs", JOB))[2] == f"penstock logs: {HERE_YET}; its tasks run on beta, gamma\n"
+    host.see(state="waiting", tasks_running=0, tasks_waiting=1)
     fake.calls.clear()
     printing = asyncio.ensure_future(penstock("logs", "--follow", JOB))
     await fake.until(lambda: len(fake.called("jobs")) >= 3)
