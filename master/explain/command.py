@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from master.explain.recording import SnapshotError, read
 from master.explain.replay import explained, text
 from penstock.cli.arguments import Parser
 from penstock.cli.errors import note
+from penstock.cli.json_output import print_json
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -24,7 +24,10 @@ def main(argv: list[str] | None = None) -> int:
         note("place", str(error))
         return 2
     said = explained(recording)
-    print(json.dumps(said, ensure_ascii=False, indent=1) if options.json else text(said))  # noqa: T201
+    if options.json:
+        print_json(said, indent=1)
+    else:
+        print(text(said))  # noqa: T201
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from master.reservations.requests_file import Requests, RequestsError, read
 from penstock import extras
 from penstock.cli.arguments import Parser
 from penstock.cli.errors import note
+from penstock.cli.json_output import print_json
 from penstock.cli.plain_text import printable
 
 _EXAMPLE = """\
@@ -60,7 +60,10 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     expressions = {each.name: each.expression for each in requests.requests}
     measures = measure(expressions, placed, requests.plan, requests.horizon)
-    print(_json(requests, placed, measures, took_s) if options.json else _text(requests, placed, measures, took_s))  # noqa: T201
+    if options.json:
+        print_json(_document(requests, placed, measures, took_s), indent=1)
+    else:
+        print(_text(requests, placed, measures, took_s))  # noqa: T201
     if options.plot is not None:
         return _drawn(requests, placed, options.plot)
     return 0
@@ -114,9 +117,10 @@ def _rows(requests: Requests, placed: Mapping[str, Placed | None]) -> list[dict[
     return rows
 
 
-def _json(requests: Requests, placed: Mapping[str, Placed | None], measures: Measures, took_s: float) -> str:
-    said = {"requests": _rows(requests, placed), "measures": msgspec.to_builtins(measures) | {"runtime_s": took_s}}
-    return json.dumps(said, ensure_ascii=False, indent=1)
+def _document(
+    requests: Requests, placed: Mapping[str, Placed | None], measures: Measures, took_s: float
+) -> dict[str, Any]:
+    return {"requests": _rows(requests, placed), "measures": msgspec.to_builtins(measures) | {"runtime_s": took_s}}
 
 
 def _text(requests: Requests, placed: Mapping[str, Placed | None], measures: Measures, took_s: float) -> str:

@@ -10,7 +10,8 @@ from penstock.cli import arguments
 from penstock.cli.errors import note
 from penstock.cli.exit_statuses import Status
 from penstock.cli.jobs import ended
-from penstock.cli.session import asked, print_json
+from penstock.cli.json_output import print_json
+from penstock.cli.session import asked
 from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:

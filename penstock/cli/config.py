@@ -15,8 +15,9 @@ import msgspec
 from penstock import extras
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.json_output import print_json
 from penstock.cli.plain_text import printable
-from penstock.cli.session import asked, print_json
+from penstock.cli.session import asked
 from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:

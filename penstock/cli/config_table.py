@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
+from penstock.cli.json_output import print_json
 from penstock.cli.plain_text import printable
 from penstock.config.rendering import DEFAULT
 from penstock.wire.config_api import KeyInForce
@@ -17,7 +16,7 @@ def show(keys: Mapping[str, KeyInForce], *, as_json: bool) -> None:
     ``keys`` are those of :func:`penstock.config.rendering.document`.
     """
     if as_json:
-        print(msgspec.json.format(msgspec.json.encode(keys), indent=2).decode())
+        print_json(keys, indent=2)
         return
     import sys
 

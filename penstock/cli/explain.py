@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from penstock.cli import arguments
 from penstock.cli.exit_statuses import Status
-from penstock.cli.session import asked, print_json
+from penstock.cli.json_output import print_json
+from penstock.cli.session import asked
 
 
 def main(argv: list[str]) -> int:

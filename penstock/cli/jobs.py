@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.errors import note, usage_error
 from penstock.cli.exit_statuses import Status
-from penstock.cli.session import asked, print_json
+from penstock.cli.json_output import print_json
+from penstock.cli.session import asked
 from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.errors import note
-from penstock.cli.session import print_json, with_agent
+from penstock.cli.json_output import print_json
+from penstock.cli.session import with_agent
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient

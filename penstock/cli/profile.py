@@ -16,6 +16,7 @@ import msgspec
 from penstock.cli import arguments, profile_view
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.exit_statuses import Status
+from penstock.cli.json_output import print_json
 from penstock.cli.profile_http import CA, DEFAULT, PROFILES, TOKEN, TOKEN_FILE, MasterHttp, credentials
 from penstock.cli.profiles import Application, Entry, Run, compare, with_gaps
 from penstock.model.decode_errors import told
@@ -32,7 +33,7 @@ def main(argv: list[str]) -> int:
     if options.what == "list":
         listed = master.get(PROFILES)
         if options.json:
-            _print_json(listed)
+            print_json(listed)
         else:
             profile_view.print_list(_read(listed, list[Entry], options.master))
         return 0
@@ -88,7 +89,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 def _show(application: Application, document: Any, options: argparse.Namespace) -> None:
     if options.json:
-        _print_json(document)
+        print_json(document)
     else:
         profile_view.print_application(application)
 
@@ -104,9 +105,7 @@ def _plot(application: Application, document: Any, options: argparse.Namespace) 
         except OSError as error:
             raise usage_error(f"--svg: {options.svg}: {error.strerror}") from None
     elif options.json:
-        _print_json(
-            {"slot_s": application.slot_s, "resources": application.resources, "run": run, "forecast": forecast}
-        )
+        print_json({"slot_s": application.slot_s, "resources": application.resources, "run": run, "forecast": forecast})
     else:
         profile_view.print_plot(application, run, forecast, options.of)
 
@@ -115,7 +114,7 @@ def _compare(application: Application, document: Any, options: argparse.Namespac
     runs = application.latest()[-_COMPARED:]
     compared = [compare(application, run, told) for run in runs if (told := application.before(run)) is not None]
     if options.json:
-        _print_json(compared)
+        print_json(compared)
     else:
         profile_view.print_compared(application, compared)
 
@@ -132,10 +131,6 @@ def _chosen(application: Application, name: str | None) -> Run:
         known = ", ".join(str(run.run) for run in runs)
         raise CommandError(f"--run: no run {name!r}; known: {known}", status=Status.UNKNOWN)
     return found[-1]
-
-
-def _print_json(said: Any) -> None:
-    print(msgspec.json.format(msgspec.json.encode(said), indent=2).decode())  # NaN, a gap, is null
 
 
 # ---------------------------------------------------------------- the application's owner

@@ -11,8 +11,9 @@ import msgspec
 
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
+from penstock.cli.json_output import print_json
 from penstock.cli.local_times import moment, with_local_times
-from penstock.cli.session import asked, print_json
+from penstock.cli.session import asked
 from penstock.model.units import counted, format_bytes, parse_duration_s
 from penstock.wire.reservation_api import FreeRun, PromisedPiece, Reservations, Reserved
 

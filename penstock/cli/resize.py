@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
+from penstock.cli.json_output import print_json
 from penstock.cli.limits import add_limits, changes, strict_by_option, warn
-from penstock.cli.session import asked, print_json
+from penstock.cli.session import asked
 from penstock.wire.agent_api import Resize
 from penstock.wire.agent_methods import RESIZE
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import msgspec
 
 from penstock import paths
 from penstock.cli.errors import CommandError
@@ -87,12 +84,6 @@ def with_agent(command: str, work: Callable[[AgentClient], Awaitable[T]], *, nam
             return await work(agent)
 
     return converse(connected(), named=named)
-
-
-def print_json(document: object) -> None:
-    """Print a document as one line of JSON, in UTF-8 also where the locale has another encoding (RFC 8259 §8.1)."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
 
 
 def _text(error: RpcError, named: str) -> str:

@@ -25,10 +25,15 @@ def document(loaded: Loaded[T], later: Mapping[str, str]) -> dict[str, KeyInForc
             value=msgspec.to_builtins(value),
             written=declaration.written(key.name, value),
             source=origin.source,
-            where=origin.where,
+            where=_in_utf8(origin.where),
             default=key.default,
             live=key.live,
             description=key.description,
             after_restart=later.get(key.name, ""),
         )
     return found
+
+
+def _in_utf8(where: str) -> str:
+    """Return the text for a message, which carries UTF-8 alone; a file's name may have other bytes (PEP 383)."""
+    return where.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tomllib
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from penstock import extras
 from penstock.cli import arguments as read
 from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.json_output import print_json
 from simulator.command.progress import Progress
 from simulator.scenario import Run, Scenario, ScenarioError, load, run, shipped, shipped_names
 from simulator.scenario.runner import cores
@@ -69,7 +69,7 @@ def _list(*, as_json: bool) -> None:
     titles = {name: load(shipped(name)).title for name in shipped_names()}
     width = max(map(len, titles), default=0)
     if as_json:
-        sys.stdout.write(json.dumps(titles, ensure_ascii=False, indent=1) + "\n")
+        print_json(titles, indent=1)
     else:
         sys.stdout.write("".join(f"{name:<{width}}  {title}\n" for name, title in titles.items()))
 

@@ -15,6 +15,7 @@ from penstock.cli import adopt
 from penstock.cli.main import main
 from penstock.wire.jobs_api import JobView
 from tests.fakes.agent_thread import AgentThread
+from tests.fakes.http_pages import http_pages
 from tests.unit.penstock.cli.conftest import Fails
 
 CAFE = os.fsdecode(b"caf\xe9")
@@ -125,3 +126,33 @@ def test_json_is_in_utf_8_in_any_locale(agent: AgentThread) -> None:
     assert done.stderr == b""
     assert [view["name"] for view in json.loads(done.stdout)] == ["café"]
     assert b"caf?" in in_ascii("jobs", "j-1").stdout
+
+
+PLAN = """{"capacity": "<1core,1GB>", "bundles": {"b": "<1GB,1core>"},
+"requests": [{"name": "café", "rdl": "window(atom(b,1,1,10,10),0,20)"}]}"""
+ROUND = '{"at": 0, "capacity": [1, 1, 1, 1], "nodes": [], "jobs": [{"job": "café"}]}'
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["config", "show", "agent", "FILE", "--json"], 'state_dir = "/tmp/café"\n'),
+        (["plan", "FILE", "--json"], PLAN),
+        (["place", "FILE", "--json"], ROUND),
+        (["simulate", "--list", "--json"], ""),
+    ],
+)
+def test_json_of_an_installed_command_is_in_utf_8_in_any_locale(argv: list[str], text: str, tmp_path: Path) -> None:
+    file = tmp_path / "é"
+    file.write_text(text, encoding="utf-8")
+    done = in_ascii(*(str(file) if word == "FILE" else word for word in argv))
+    assert (done.returncode, done.stderr) == (0, b"")
+    json.loads(done.stdout.decode())
+    assert not done.stdout.isascii() and "caf?" not in done.stdout.decode()
+
+
+def test_json_of_the_master_is_in_utf_8_in_any_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    with http_pages(lambda path, _: (200, json.dumps([{"application": "café"}]).encode())) as port:
+        monkeypatch.setenv("PENSTOCK_MASTER_HTTP", f"127.0.0.1:{port}")
+        done = in_ascii("profile", "list", "--json")
+    assert (json.loads(done.stdout.decode()), done.stderr) == ([{"application": "café"}], b"")
