@@ -6,7 +6,6 @@ come, first served. The distributions are those of ended jobs, by user and appli
 or that has outlasted them all, is ranked by the work that its announced tasks leave (R of Ursa §4.2.2). One that has
 outlasted all known runs and announced nothing is expected to need at least as much again as it has received, as if the
 sizes beyond the known ones had a Pareto distribution of exponent 1: the sizes of other applications tell little of it.
-Jobs of an application of which no run is known are probably alike: the first goes ahead (``unknown_applications.py``).
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +20,6 @@ import numpy as np
 from master.ordering.multilevel import Multilevel
 from master.ordering.policy import ClusterView, JobView, Ranking, Reason, Strict
 from master.ordering.sizes import CELLS, EDGES, LEAST, Floats, JobSizes
-from master.ordering.unknown_applications import Indexed, Siblings, first_ahead
 from penstock.model import KINDS
 from penstock.model.units import counted, format_duration
 
@@ -134,17 +131,7 @@ class Gittins:
                 # It is expected to need as much again as it has received. Else it would go behind all that announce.
                 index[place] = 1.0 / UNKNOWN.upper(queues[place])
         ranked = sorted(zip(jobs, index, queues, strict=True), key=lambda one: (-one[1], one[2], *one[0].earliest))
-        unknown = {
-            job.job
-            for job, queue in zip(jobs, queues, strict=True)
-            if left_s.get(job.job, 0.0) <= _BELOW[queue] and self._is_unknown(job)
-        }
-        order, siblings = first_ahead([(job, of_job) for job, of_job, _ in ranked], unknown)
-        return _ByIndex(order, jobs, known, self._sizes, left_s, outlasted, siblings)
-
-    def _is_unknown(self, job: JobView) -> bool:
-        """Return whether the job has a name, and no run of that name is known."""
-        return job.application != "" and not self._sizes.is_known(job.user, job.application)
+        return _ByIndex([(job, of_job) for job, of_job, _ in ranked], jobs, known, self._sizes, left_s, outlasted)
 
     def _announced_s(
         self, jobs: Sequence[JobView], largest: Sequence[float], queues: Sequence[int], cluster: ClusterView
@@ -178,17 +165,15 @@ class _Only(Strict):
 class _ByIndex(Strict):
     def __init__(
         self,
-        ranked: list[Indexed],
+        ranked: list[tuple[JobView, float]],
         jobs: Sequence[JobView],
         known: Floats,
         sizes: JobSizes,
         announced_s: Mapping[str, float],
         outlasted: AbstractSet[str],
-        siblings: Mapping[str, Siblings],
     ) -> None:
         """``known`` has a row of probabilities for each of ``jobs``; ``announced_s`` has the jobs ranked by their
-        tasks, and what is left of these; ``outlasted`` has those that have received more than all runs known of them;
-        ``siblings`` has the jobs of unknown applications with several jobs.
+        tasks, and what is left of these; ``outlasted`` has those that have received more than all runs known of them.
         """
         super().__init__([job.job for job, _ in ranked], {}, self._explained)
         self._ranked = {job.job: (job, index) for job, index in ranked}
@@ -197,13 +182,10 @@ class _ByIndex(Strict):
         self._sizes = sizes
         self._announced_s = announced_s
         self._outlasted = outlasted
-        self._siblings = siblings
 
     def why(self, job: str) -> str:
-        """Return the index, the numbers of known jobs behind it, and the rule of unknown applications, as text."""
+        """Return the index, and the numbers of known jobs behind it, as text."""
         view, index = self._ranked[job]
-        if job in self._siblings:
-            return f"gittins: index {index:.3g}; {self._siblings[job].said(view)}"
         application, user, everybody = self._sizes.count(view.user, view.application)
         if job in self._announced_s:
             left = counted(self._announced_s[job], "container-second", digits=4)
@@ -229,15 +211,8 @@ class _ByIndex(Strict):
         return dict(zip((job.job for job in self._jobs), left.tolist(), strict=True))
 
     def _explained(self, job: str) -> Reason:
-        """Return the reason from the job's own service, and that from the other jobs of an unknown application."""
-        view, index = self._ranked[job]
-        reason = self._expected(job, view, index)
-        if job not in self._siblings:
-            return reason
-        return replace(reason, said=f"{reason.said}; {self._siblings[job].said(view)}")
-
-    def _expected(self, job: str, view: JobView, index: float) -> Reason:
         """Return the expected rest of the job, and the number of known jobs behind it, as text and numbers."""
+        view, index = self._ranked[job]
         known_jobs = round(self._sizes.count(view.user, view.application)[0])
         so_far, known = f"{format_duration(view.service)} of service so far", self._said_of_known(view)
         if job in self._announced_s:

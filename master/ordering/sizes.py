@@ -188,10 +188,6 @@ class JobSizes:
         known = self._known.get((user, application))
         return float(EDGES[max(known.cells) + 1]) if known is not None else -math.inf
 
-    def is_known(self, user: str, application: str) -> bool:
-        """Return whether a job of this application is known, of this user or of others."""
-        return any(kind in self._known for kind in _kinds(user, application)[2:])
-
     def count(self, user: str, application: str) -> tuple[float, float, float]:
         """Return the numbers of known jobs of the user's application, of the user, and of all; earlier jobs count less.
 

@@ -108,12 +108,6 @@ def test_gittins_learns_from_jobs_that_end() -> None:
     assert small - 20_000 > 3, "nothing is known of them, so they share"
 
 
-def test_equal_jobs_of_an_unknown_application_end_sooner_than_as_many_of_several() -> None:
-    one = [{"size": 18, "application": "train"}] * 4
-    several = [{"size": 18, "application": str(n)} for n in range(4)]
-    assert sum(_ends({"name": "gittins"}, one)) < 0.9 * sum(_ends({"name": "gittins"}, several))
-
-
 def test_gittins_is_the_masters_own() -> None:
     learning = LearntOrder()
     jobs = [Job(name=str(n), at_s=0.0, size=size, application=str(size)) for n, size in enumerate([9.0, 1.0])]
