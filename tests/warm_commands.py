@@ -7,6 +7,7 @@ A test of the process itself (its start, its name, its process group, another us
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib
@@ -167,7 +168,11 @@ class _Server:
 
     def _accept(self, _: int) -> _Request | None:
         stub = self._listener.accept()[0]
-        request = _received(stub)
+        try:
+            request = _received(stub)
+        except (OSError, EOFError, ValueError):  # it was killed before it had sent everything
+            stub.close()
+            return None
         _import(request)
         pid = os.fork()
         if pid == 0:
@@ -188,7 +193,10 @@ class _Server:
     def _signal(self, ended: int) -> None:
         """Pass on the stub's signals; where the stub is dead, kill."""
         running = self._running[ended]
-        numbers = running.stub.recv(64)
+        try:
+            numbers = running.stub.recv(64)
+        except ConnectionResetError:
+            numbers = b""
         for number in numbers or [signal.SIGKILL]:
             os.kill(running.pid, number)
         if not numbers:
@@ -201,7 +209,8 @@ class _Server:
         os.close(ended)
         if running.stub in self._selector.get_map():
             self._selector.unregister(running.stub)
-            running.stub.send(status.to_bytes(_NUMBER_BYTES, "big", signed=True), socket.MSG_NOSIGNAL)
+            with contextlib.suppress(ConnectionError):  # it was killed together with its command
+                running.stub.send(status.to_bytes(_NUMBER_BYTES, "big", signed=True), socket.MSG_NOSIGNAL)
         running.stub.close()
 
 
@@ -211,7 +220,9 @@ def _received(stub: socket.socket) -> _Request:
     size = int.from_bytes(header, "big")
     request = b""
     while len(request) < size:
-        request += stub.recv(size - len(request))
+        if not (part := stub.recv(size - len(request))):
+            raise EOFError
+        request += part
     return _Request(*marshal.loads(request), streams)
 
 

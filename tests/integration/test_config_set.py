@@ -61,11 +61,14 @@ class Bed:
 
     def penstock(self, *arguments: str, status: int = 0) -> str:
         """Return the output of ``penstock config``, or its one line of error."""
-        out, err = io.StringIO(), io.StringIO()
+        out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
         with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             patched.setenv("PENSTOCK_SOCKET", str(self.agent.socket))
             assert main(["config", *arguments]) == status, err.getvalue()
-        return err.getvalue() if status else out.getvalue()
+        if status:
+            return err.getvalue()
+        out.seek(0)  # which writes what is buffered
+        return out.read()
 
     def running(self, daemon: str = "agent") -> dict[str, Any]:
         return dict(json.loads(self.penstock("show", daemon, "--running", "--json")))
