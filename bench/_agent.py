@@ -92,7 +92,8 @@ class PriorityMaster:
             self.jobs = [job["job"] for job in read_params(params, dict).get("jobs", ())]
             return master_api.Registered(protocol=master_api.PROTOCOL, version=__version__, heartbeat_s=1.0)
         if method == "job_ended":
-            self.jobs.remove(read_params(params, master_api.JobEnded).job)
+            ended = read_params(params, master_api.JobEnded).job
+            self.jobs = [job for job in self.jobs if job != ended]  # it comes again after a reconnection
         return Done()
 
     def notification(self, peer: RpcPeer, method: str, params: Any) -> None:

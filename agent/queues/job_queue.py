@@ -48,17 +48,16 @@ class JobQueue:
 
     def begins(self, now: float) -> None:
         """Count one more running monotask."""
-        running = self.running
-        if running:
+        if now != self.since:  # once for all monotasks of a frame
             self.count(now)
-        else:
+        if not self.running:
             self.served[self] = None
-            self.since = now
-        self.running = running + 1
+        self.running += 1
 
     def ends(self, now: float) -> None:
         """Count one running monotask less."""
-        self.count(now)
+        if now != self.since:
+            self.count(now)
         self.running -= 1
 
     def count(self, now: float) -> None:

@@ -343,7 +343,7 @@ class MonotaskQueues:
         execution_s = held_s if completion is None or completion.execution_s is None else completion.execution_s
         execution_s = min(execution_s, held_s)
         # With more commands than slots, each is charged a part of the slots: the part at this moment.
-        part = resource.slots / resource.running if resource.running > resource.slots else 1.0
+        part = resource.slots / resource.running if resource.free + resource.withheld < 0 else 1.0
         if completion is None or completion.leased is None:
             held_s = execution_s
         else:

@@ -95,14 +95,15 @@ class Resource:
         """Queue a monotask; ``sequence`` rises with each call, ``known`` is the number of jobs."""
         self.queued += 1
         monotask.granted_at = now  # while queued: the start of the wait
-        waiting = job.waiting[self.index]
+        index = self.index
+        waiting = job.waiting[index]
         if not waiting or (waiting[0][3].state is not QUEUED and self.first(job) is None):
-            job.last_grant[self.index] = job.kept_waits.pop(self.index, now) if job.kept_waits else now
+            job.last_grant[index] = job.kept_waits.pop(index, now) if job.kept_waits else now
             self.line_up(job, sequence, known)
-        elif len(waiting) > job.swept_beyond[self.index]:  # many were cancelled, or had their slot passed on
+        elif len(waiting) > job.swept_beyond[index]:  # many were cancelled, or had their slot passed on
             waiting[:] = [entry for entry in waiting if entry[3].state is QUEUED]
             heapify(waiting)
-            job.swept_beyond[self.index] = 64 + 2 * len(waiting)
+            job.swept_beyond[index] = 64 + 2 * len(waiting)
         heappush(waiting, (job.stages.rank(stage), size_rank(self.kind, monotask.input_bytes), sequence, monotask))
 
     def first(self, job: JobQueue) -> Monotask | None:
@@ -186,7 +187,10 @@ class Resource:
                 job = jobs[0][3]
             else:
                 return
-            monotask = self.first(job)
+            waiting = job.waiting[index]
+            monotask = waiting[0][3] if waiting else None
+            if monotask is not None and monotask.state is not QUEUED:
+                monotask = self.first(job)
             if monotask is None or not (starved or -jobs[0][0] == job.priority):
                 self._drop_first(starved=starved)  # no monotask left, or an entry with an outdated priority
                 continue
@@ -199,7 +203,7 @@ class Resource:
                 if passing is None:
                     return  # small monotasks behind it wait too: order takes precedence over a free part of a slot
                 job, monotask = passing
-            waiting = job.waiting[index]
+                waiting = job.waiting[index]
             heappop(waiting)
             self.queued -= 1
             self.waits.waited(now - monotask.granted_at)
