@@ -24,6 +24,7 @@ from penstock.transport import RpcPeer, connect_unix
 from penstock.wire.agent_api import Welcome
 from penstock.wire.connection import read_params
 from tests import warm_commands
+from tests.fakes.master import FakeMaster
 from tests.integration.warm import Forked, run
 
 START_TIMEOUT_S = 100
@@ -241,6 +242,14 @@ def master(tmp_path: Path) -> Iterator[MasterProcess]:
     running.start()
     yield running
     assert running.stop() == 0, running.running.log.read_text()
+
+
+@pytest.fixture
+async def fake_master(tmp_path: Path) -> AsyncIterator[FakeMaster]:
+    running = FakeMaster(tmp_path)
+    await running.start()
+    yield running
+    await running.close()
 
 
 @pytest.fixture

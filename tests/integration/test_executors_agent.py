@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,102 +23,14 @@ from agent.journal import Journal
 from agent.master_link import MasterLink
 from penstock.config.endpoint import UnixEndpoint
 from penstock.model import Capacity, ContainerSpec, EndedBy, Executor, KindAmounts, Profile, TaskRequest
-from penstock.transport import RpcPeer
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Done, EndJob, RegisterJob
+from penstock.wire.agent_api import EndJob, RegisterJob
 from penstock.wire.agent_methods import END_JOB
-from penstock.wire.connection import read_params
+from tests.fakes.master import FakeMaster
 
 Start = Callable[..., Any]
 JOB = "elsewhere-1"
 MIB = 2**20
-
-
-class FakeMaster:
-    """Registers each agent, keeps its messages in order, and sends the test's decisions."""
-
-    def __init__(self, directory: Path) -> None:
-        self.order: list[tuple[str, Any]] = []  # of the present connection
-        self.connections = 0
-        self.left = False  # the present connection is closed
-        self.profile_gaps = self.last_parts = self.job_lasts = self.job_failed = False
-        self._number = 0
-        self._peer: RpcPeer | None = None
-        self._fresh = asyncio.Event()
-        self._server: asyncio.Server
-        self.listen = f"{directory}/master.sock"
-
-    async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: RpcPeer(self), self.listen)
-
-    async def close(self) -> None:
-        self._server.close()
-        self.hang_up()
-
-    def hang_up(self) -> None:
-        if self._peer is not None:
-            self._peer.close()
-
-    async def decide(self, *decisions: Any) -> list[api.Refusal]:
-        assert self._peer is not None
-        self._number += 1
-        asked = api.Decide(number=self._number, decisions=list(decisions))
-        return (await asyncio.wait_for(self._peer.request("decide", asked, api.Decided), 60)).refused
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
-            while not condition():
-                self._fresh.clear()
-                await self._fresh.wait()
-
-    def uses(self) -> list[api.ExecutorUse]:
-        return [use for _, said in self.order if isinstance(said, api.Heartbeat) for use in said.executors]
-
-    def availabilities(self) -> list[api.Availability]:
-        loads = [said.load for _, said in self.order if isinstance(said, (api.Heartbeat, api.Register))]
-        return [load.availability for load in loads if load.availability is not None]
-
-    def ended(self) -> list[api.CommandEnded]:
-        return [said for _, said in self.order if isinstance(said, api.CommandEnded)]
-
-    # ------------------------------------------------------------ Handler
-
-    def connected(self, peer: RpcPeer) -> None:
-        pass
-
-    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
-        if method != "register":
-            assert method in {"command_ended", "job_ended"}
-            self.notification(peer, method, params)
-            return Done()
-        self._peer, self._number, self.order, self.left = peer, 0, [], False
-        self.connections += 1
-        self.notification(peer, method, params)
-        return api.Registered(
-            protocol=api.PROTOCOL, version="0", heartbeat_s=0.1, profile_gaps=self.profile_gaps,
-            last_parts=self.last_parts, job_lasts=self.job_lasts, job_failed=self.job_failed,
-        )  # fmt: skip
-
-    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
-        if peer is self._peer:
-            self.order.append((method, read_params(params, api.REQUESTS[method].params)))
-            self._fresh.set()
-
-    def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
-        self.left = peer is self._peer
-        self._fresh.set()
-
-    def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
-        raise error
-
-
-@pytest.fixture
-async def master(tmp_path: Path) -> AsyncIterator[FakeMaster]:
-    running = FakeMaster(tmp_path)
-    await running.start()
-    yield running
-    await running.close()
 
 
 def assign(fifo: Path, profile: Profile | None, task: str = "e1") -> api.Assign:
@@ -162,52 +74,52 @@ def assembled(uses: list[api.ExecutorUse]) -> int:
 
 
 async def test_an_executors_slots_reach_the_master_and_their_tail_before_its_end(
-    start_agent: Start, master: FakeMaster, tmp_path: Path
+    start_agent: Start, fake_master: FakeMaster, tmp_path: Path
 ) -> None:
-    agent, fifo = await begin(start_agent, master, tmp_path)
-    (first,) = master.availabilities()
+    agent, fifo = await begin(start_agent, fake_master, tmp_path)
+    (first,) = fake_master.availabilities()
     assert first.slots == [first.capacity] and first.capacity[0] == 2000
-    await master.until(lambda: len(master.availabilities()) > 1)
-    assert min(slot[0] for slot in master.availabilities()[1].slots) <= 500
-    (refusal,) = await master.decide(assign(fifo, Profile(slot_s=0.2, cpu_cores=(2.5,)), task="e2"))
+    await fake_master.until(lambda: len(fake_master.availabilities()) > 1)
+    assert min(slot[0] for slot in fake_master.availabilities()[1].slots) <= 500
+    (refusal,) = await fake_master.decide(assign(fifo, Profile(slot_s=0.2, cpu_cores=(2.5,)), task="e2"))
     assert refusal.reason.startswith("cpu: 2.5 cores asked in slot 0 of its profile")
     (container,) = agent.status()["containers"]
     assert container["executor"]["application"] == "cat" and container["executor"]["run"] == "r1"
-    await master.until(lambda: assembled(master.uses()) >= 3)
-    assert await master.decide(api.TellStages(job=JOB, ended=1)) == []
-    await master.until(lambda: bool(master.uses()[-1].stages))
-    told = assembled(master.uses())
-    master.hang_up()
-    await master.until(lambda: master.connections == 2 and assembled(master.uses()) >= told)
-    assert master.availabilities(), "a new connection hears it again"
+    await fake_master.until(lambda: assembled(fake_master.uses()) >= 3)
+    assert await fake_master.decide(api.TellStages(job=JOB, ended=1)) == []
+    await fake_master.until(lambda: bool(fake_master.uses()[-1].stages))
+    told = assembled(fake_master.uses())
+    fake_master.hang_up()
+    await fake_master.until(lambda: fake_master.connections == 2 and assembled(fake_master.uses()) >= told)
+    assert fake_master.availabilities(), "a new connection hears it again"
     await asyncio.to_thread(fifo.write_text, "go")
-    await master.until(lambda: bool(master.ended()))
-    (over,) = master.ended()
+    await fake_master.until(lambda: bool(fake_master.ended()))
+    (over,) = fake_master.ended()
     assert (over.task, over.ended.by, over.ended.exit_status) == ("e1", EndedBy.EXIT, 0)
-    uses = master.uses()
+    uses = fake_master.uses()
     assert uses[-1].ended and assembled(uses) > told, "all of it, in one run, before the word of its end"
     assert uses[-1].stages[-1] == assembled(uses)
 
 
 async def test_a_recording_is_reported_by_the_next_agent_and_unobserved_time_is_not_learnt_from(
-    start_agent: Start, master: FakeMaster, tmp_path: Path
+    start_agent: Start, fake_master: FakeMaster, tmp_path: Path
 ) -> None:
     """Slots of 0.2 s: while an agent starts, far more of this short run passes than may be unseen."""
-    agent, fifo = await begin(start_agent, master, tmp_path)
-    await master.until(lambda: assembled(master.uses()) >= 5)
-    told = [mean for use in master.uses() for mean in use.mean]
+    agent, fifo = await begin(start_agent, fake_master, tmp_path)
+    await fake_master.until(lambda: assembled(fake_master.uses()) >= 5)
+    told = [mean for use in fake_master.uses() for mean in use.mean]
     agent.kill()
-    await asyncio.to_thread(start_agent, master=master.listen, executor_slot_s=0.2, sample_interval_s=0.05)
-    await master.until(lambda: master.connections == 2)
-    (_, registration) = master.order[0]
+    await asyncio.to_thread(start_agent, master=fake_master.listen, executor_slot_s=0.2, sample_interval_s=0.05)
+    await fake_master.until(lambda: fake_master.connections == 2)
+    (_, registration) = fake_master.order[0]
     assert [held.task for held in registration.placed] == ["e1"]
-    await master.until(lambda: assembled(master.uses()) > len(told))
-    again = [mean for use in master.uses() for mean in use.mean]
+    await fake_master.until(lambda: assembled(fake_master.uses()) > len(told))
+    again = [mean for use in fake_master.uses() for mean in use.mean]
     assert again[: len(told) - 1] == told[:-1], "the last one may not have been journaled yet"
     await asyncio.to_thread(fifo.write_text, "go")
-    await master.until(lambda: bool(master.ended()))
-    assert master.ended()[0].ended.ok
-    last = master.uses()[-1]
+    await fake_master.until(lambda: bool(fake_master.ended()))
+    assert fake_master.ended()[0].ended.ok
+    last = fake_master.uses()[-1]
     assert last.ended and last.mean == [] and last.first > len(again)
 
 
@@ -218,11 +130,11 @@ def link_of(node: Node, master: FakeMaster) -> MasterLink:
 
 
 async def test_an_executor_that_ended_while_the_master_was_away_is_reported_in_full_before_its_end(
-    master: FakeMaster,
+    fake_master: FakeMaster,
 ) -> None:
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=1.0))
-    link = link_of(node, master)
+    link = link_of(node, fake_master)
     node.handle(e.Decided(1, [assign(Path("/fifo"), None)], 0.0), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
@@ -234,23 +146,23 @@ async def test_an_executor_that_ended_while_the_master_was_away_is_reported_in_f
             link.send(told.params)
     running = asyncio.create_task(link.run())
     try:
-        await master.until(lambda: bool(master.ended()))
+        await fake_master.until(lambda: bool(fake_master.ended()))
     finally:
         running.cancel()
-    methods = [method for method, _ in master.order]
-    before = master.order[: methods.index("command_ended")]
+    methods = [method for method, _ in fake_master.order]
+    before = fake_master.order[: methods.index("command_ended")]
     uses = [use for _, said in before if isinstance(said, api.Heartbeat) for use in said.executors]
     assert (len(uses) > 1, uses[-1].ended, sum(len(use.mean) for use in uses)) == (True, True, 1000), "in pieces"
 
 
 @pytest.mark.parametrize("gaps_read", [False, True])
 async def test_only_a_master_that_reads_gaps_gets_slots_that_were_not_measured(
-    master: FakeMaster, gaps_read: bool
+    fake_master: FakeMaster, gaps_read: bool
 ) -> None:
-    master.profile_gaps = gaps_read
+    fake_master.profile_gaps = gaps_read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=1.0))
-    link = link_of(node, master)
+    link = link_of(node, fake_master)
     node.handle(e.Decided(1, [assign(Path("/fifo"), None)], 0.0), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
@@ -259,19 +171,21 @@ async def test_only_a_master_that_reads_gaps_gets_slots_that_were_not_measured(
         node.handle(e.Sampled(Snapshot(at, interval_s, containers=uses), 0.0), at)
     running = asyncio.create_task(link.run())
     try:
-        await master.until(lambda: sum(len(use.mean) for use in master.uses()) == 6)
+        await fake_master.until(lambda: sum(len(use.mean) for use in fake_master.uses()) == 6)
     finally:
         running.cancel()
-    told = [slot for use in master.uses() for slot in use.mean]
+    told = [slot for use in fake_master.uses() for slot in use.mean]
     assert [slot is None for slot in told] == [False, *[gaps_read] * 4, False]
 
 
 @pytest.mark.parametrize("parts_read", [False, True])
-async def test_only_a_master_that_reads_it_gets_the_part_of_a_last_slot(master: FakeMaster, parts_read: bool) -> None:
-    master.last_parts = parts_read
+async def test_only_a_master_that_reads_it_gets_the_part_of_a_last_slot(
+    fake_master: FakeMaster, parts_read: bool
+) -> None:
+    fake_master.last_parts = parts_read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=2.0))
-    link = link_of(node, master)
+    link = link_of(node, fake_master)
     node.handle(e.Decided(1, [assign(Path("/fifo"), None)], 0.0), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
@@ -281,18 +195,20 @@ async def test_only_a_master_that_reads_it_gets_the_part_of_a_last_slot(master: 
     node.handle(e.ContainerExited(container, 0, None, 1.0, 0, 0, 0.0), 3.0)
     running = asyncio.create_task(link.run())
     try:
-        await master.until(lambda: any(use.ended for use in master.uses()))
+        await fake_master.until(lambda: any(use.ended for use in fake_master.uses()))
     finally:
         running.cancel()
-    assert master.uses()[-1].last_part == (0.5 if parts_read else 1.0)
+    assert fake_master.uses()[-1].last_part == (0.5 if parts_read else 1.0)
 
 
 @pytest.mark.parametrize("read", [False, True])
-async def test_only_a_master_that_reads_it_gets_the_reason_why_a_job_failed(master: FakeMaster, read: bool) -> None:
-    master.job_failed = read
+async def test_only_a_master_that_reads_it_gets_the_reason_why_a_job_failed(
+    fake_master: FakeMaster, read: bool
+) -> None:
+    fake_master.job_failed = read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True))
-    link = link_of(node, master)
+    link = link_of(node, fake_master)
     node.handle(e.SessionOpened(1, "u", "c"), 0.0)
     node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
     for each in node.handle(e.Requested(END_JOB, 1, EndJob(job="n-x-1", failed="1 task refused")), 0.0):
@@ -300,19 +216,19 @@ async def test_only_a_master_that_reads_it_gets_the_reason_why_a_job_failed(mast
             link.send(each.params)
     running = asyncio.create_task(link.run())
     try:
-        await master.until(lambda: any(isinstance(said, api.JobEnded) for _, said in master.order))
+        await fake_master.until(lambda: any(isinstance(said, api.JobEnded) for _, said in fake_master.order))
     finally:
         running.cancel()
-    [ended] = [said for _, said in master.order if isinstance(said, api.JobEnded)]
+    [ended] = [said for _, said in fake_master.order if isinstance(said, api.JobEnded)]
     assert ended.failed == ("1 task refused" if read else "")
 
 
 @pytest.mark.parametrize("lasts_read", [False, True])
-async def test_only_a_master_that_reads_it_gets_the_last_of_a_job(master: FakeMaster, lasts_read: bool) -> None:
-    master.job_lasts = lasts_read
+async def test_only_a_master_that_reads_it_gets_the_last_of_a_job(fake_master: FakeMaster, lasts_read: bool) -> None:
+    fake_master.job_lasts = lasts_read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True))
-    link = link_of(node, master)
+    link = link_of(node, fake_master)
     node.handle(e.JobIntroduced("other-1", "j", "u", 0.0), 0.0)
     node.handle(e.SessionOpened(1, "u", "c"), 0.0)
     node.handle(e.JobRegistered(1, RegisterJob(name="j", job="other-1"), 0.0), 0.0)
@@ -322,10 +238,10 @@ async def test_only_a_master_that_reads_it_gets_the_last_of_a_job(master: FakeMa
             link.send(each.params)
     running = asyncio.create_task(link.run())
     try:
-        await master.until(lambda: [method for method, _ in master.order].count("heartbeat") > 1)
+        await fake_master.until(lambda: [method for method, _ in fake_master.order].count("heartbeat") > 1)
     finally:
         running.cancel()
-    [ended] = [said for _, said in master.order if isinstance(said, api.JobEnded)]
-    uses = [use for _, said in master.order if isinstance(said, api.Heartbeat) for use in said.load.jobs]
+    [ended] = [said for _, said in fake_master.order if isinstance(said, api.JobEnded)]
+    uses = [use for _, said in fake_master.order if isinstance(said, api.Heartbeat) for use in said.load.jobs]
     assert (ended.use is not None) == lasts_read
     assert [(use.job, use.last) for use in uses] == [("other-1", True)] * lasts_read

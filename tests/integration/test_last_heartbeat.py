@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from penstock.wire import master_api as api
+from tests.fakes.master import FakeMaster
 from tests.integration.conftest import Daemon, penstock
-from tests.integration.test_executors_agent import FakeMaster
 
 #: A framework in a container, which computes for its job without a slot, and then waits.
 FRAMEWORK = """
@@ -32,19 +32,11 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture
-async def master(tmp_path: Path) -> AsyncIterator[FakeMaster]:
-    running = FakeMaster(tmp_path)
-    await running.start()
-    yield running
-    await running.close()
-
-
 async def test_a_stopped_agent_reports_the_processor_time_until_then(
-    start_agent: Callable[..., Daemon], master: FakeMaster, tmp_path: Path
+    start_agent: Callable[..., Daemon], fake_master: FakeMaster, tmp_path: Path
 ) -> None:
     """The next sample would be in an hour."""
-    agent = await asyncio.to_thread(start_agent, master=master.listen, sample_interval_s=3600)
+    agent = await asyncio.to_thread(start_agent, master=fake_master.listen, sample_interval_s=3600)
     if not agent.status()["enforcement"]["containers"]["ok"]:
         pytest.skip("no cgroup v2 hierarchy that we may write to")
     fifo = tmp_path / "fifo"
@@ -54,7 +46,7 @@ async def test_a_stopped_agent_reports_the_processor_time_until_then(
     assert done.returncode == 0, done.stderr
     job = await asyncio.to_thread(fifo.read_text)
     assert await asyncio.to_thread(agent.stop) == 0
-    await master.until(lambda: master.left)
-    (_, last) = master.order[-1]
+    await fake_master.until(lambda: fake_master.left)
+    (_, last) = fake_master.order[-1]
     assert isinstance(last, api.Heartbeat)
     assert [use.job for use in last.load.jobs if use.service_s >= 0.2] == [job]
