@@ -145,9 +145,12 @@ class Work:
         return sum(stage.skipped for stage in self.told)
 
     def report(self, stages: list[StageProgress]) -> None:
-        """Store a framework's progress; stages no longer named are over."""
-        self.told, self._rest = stages, None
-        named = {stage.stage for stage in stages}
+        """Store a framework's progress; stages no longer named are over.
+
+        Of a stage that is named twice, the last counts, so that no sum over the stages has its tasks twice.
+        """
+        named = {stage.stage: stage for stage in stages}
+        self.told, self._rest = list(named.values()), None
         self.service = {stage: s for stage, s in self.service.items() if stage in named or stage in self.tallies}
 
     def attained(self, node: str, use: JobUse) -> bool:

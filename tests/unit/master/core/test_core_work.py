@@ -57,6 +57,36 @@ def test_its_slots_are_those_of_the_last_reports_of_all_nodes(events: list[tuple
         assert work.slots == sum(running.values())
 
 
+_STAGES = st.builds(
+    lambda stage, skipped, run, left: StageProgress(
+        stage=stage, tasks=skipped + run + left, done=skipped + run, skipped=skipped
+    ),
+    st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3),
+)  # fmt: skip
+
+
+@given(st.lists(st.one_of(st.sampled_from(["announced", "ended"]), st.lists(_STAGES, max_size=4)), max_size=8))
+def test_the_skipped_tasks_are_among_the_finished_ones(events: list[str | list[StageProgress]]) -> None:
+    """A report may name a stage twice."""
+    work = Work()
+    for event in events:
+        if event == "announced":
+            work.task_announced("a", KindAmounts())
+        elif event == "ended":
+            work.task_ended("a", KindAmounts())
+        else:
+            assert isinstance(event, list)
+            work.report(event)
+        assert 0 <= work.skipped <= work.done
+
+
+def test_of_a_stage_that_is_reported_twice_the_last_counts() -> None:
+    work = Work()
+    work.report([stage_progress("map", 4, 0), stage_progress("reduce", 2, 0), stage_progress("map", 4, 4)])
+    assert work.told == [stage_progress("map", 4, 4), stage_progress("reduce", 2, 0)]
+    assert (work.done, work.tasks_left) == (4, 2)
+
+
 def test_a_stage_that_is_reported_and_placed_counts_once() -> None:
     work = Work()
     for _ in range(2):
