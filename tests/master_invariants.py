@@ -32,6 +32,9 @@ def _tasks(cluster: Cluster) -> list[str]:
                 wrong.append(f"{job.job}/{task.name}: ready is {task.name in waiting}, node is {task.node!r}")
             if task.state != ("placed" if task.node else "ready"):
                 wrong.append(f"{job.job}/{task.name} is {task.state}, node is {task.node!r}")
+            is_command = task.request is not None and task.request.command is not None
+            if is_command and task.told and task.node not in job.ran_on:
+                wrong.append(f"{job.job}/{task.name}: its node {task.node} is not among those that took commands")
             node = cluster.nodes.get(task.node)
             if task.node and (node is None or (job.job, task.name) not in node.held):
                 wrong.append(f"{job.job}/{task.name} is not held by its node {task.node}")

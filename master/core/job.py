@@ -149,6 +149,7 @@ class Job:
     work: Work = field(default_factory=Work)
     hosts: dict[str, float | None] = field(default_factory=dict)
     hosts_to_tell: bool = False
+    ran_on: set[str] = field(default_factory=set)  # nodes that took a command of it, so that they may have output
     tenant: tuple[str, float] = NO_TENANT  # its tenant and that one's weight, as its hosts are told
     reserved_told: dict[str, float] = field(default_factory=dict)  # host → the reserved cores that it was told of
     priority: float = 0.0  # in the agents' queues, larger first

@@ -152,6 +152,8 @@ class JobLifecycle:
         for job in jobs:
             past = self._past.get(job.job)
             by = job.cancelled_by or (past.cancelled_by if past is not None else "")
+            if past is not None:
+                job.ran_on.update(past.view.ran_on)
             self._past.drop(job.job)
             if by:
                 self._cancel(job, by)
@@ -279,6 +281,8 @@ class JobLifecycle:
             submitted_at=at_end.submitted_at, reservation=at_end.reservation,
         )  # fmt: skip
         job.describe(state, self._clock.now)
+        if past is not None:
+            job.ran_on.update(past.view.ran_on)
         job.end()
         return job
 

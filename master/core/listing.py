@@ -121,6 +121,7 @@ def view(job: Job, place: Place) -> JobView:
         known_jobs=place.reason.known_jobs,
         progress=progress[:MOST_STAGES],
         failures=list(job.failures),
+        ran_on=sorted(job.ran_on)[:MOST_NODES],
     )
 
 
@@ -140,7 +141,7 @@ def stages(job: Job) -> list[StageView]:
 
 def without_details(of: JobView) -> JobView:
     """Return the view without details, for long lists."""
-    return msgspec.structs.replace(of, progress=[], failures=[])
+    return msgspec.structs.replace(of, progress=[], failures=[], ran_on=[])
 
 
 def on_nodes(job: Job, nodes: Iterable[Node]) -> list[NodeRank]:

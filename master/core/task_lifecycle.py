@@ -138,7 +138,9 @@ class TaskLifecycle:
         self._outbox.counts["assigned"] += 1
 
     def tell_placed(self, job: Job, task: Task) -> None:
-        """Tell the origin the task's node; an origin that is away is told when it is back."""
+        """Tell the origin the node that took the task; an origin that is away is told when it is back."""
+        if task.request is not None and task.request.command is not None:
+            job.ran_on.add(task.node)
         if not task.told:
             why = f"{task.node} accepted it"
             told = api.TellPlaced(job=job.job, task=task.name, node=task.node, why=why)

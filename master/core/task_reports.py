@@ -179,6 +179,7 @@ class TaskReports:
             job = job or self._lifecycle.new_job(message.job, message.origin, now)
             ended = structs.replace(message.ended, by=EndedBy.CANCELLED) if stopped else message.ended
             keep_end(job, message.task, node.name, ended)
+            job.ran_on.add(node.name)
         if held is not None and held.accepted:
             self._tasks.drop(node, held)
             if message.ended.by is EndedBy.EXIT:

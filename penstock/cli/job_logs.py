@@ -195,13 +195,16 @@ class JobOutput:
         view, here = self._view, self._agent.welcome.node
         if view is not None and view.origin != here:
             note("logs", f"job {self._job!r} was submitted on {view.origin}, where its messages are")
-        others = {*(await self._nodes()), *(view.nodes if view is not None else [])} - {here}
+        others = {*(await self._nodes()), *nodes_of(view)} - {here}
         if others:
             where = ", ".join(sorted(others))
             note("logs", f"other tasks of job {self._job!r} ran on {where}: `penstock logs {self._job}` there has more")
 
     async def _nodes(self) -> set[str]:
-        """Return the nodes of all tasks by the results of a detached job, once it has any."""
+        """Return the nodes of all tasks by the results of a detached job, once it has any.
+
+        An older master does not know them, nor does one that was started after tasks had ended.
+        """
         if self._manager is None or not self._manager_ended:
             return set()
         with contextlib.suppress(RpcError, msgspec.DecodeError):
@@ -243,6 +246,11 @@ async def ask_master(agent: AgentClient, job: str) -> Jobs | None:
 def view_of(answer: Jobs | None, job: str) -> JobView | None:
     """Return the job's view in the master's answer, if it has one."""
     return next((view for view in answer.jobs if view.job == job), None) if answer is not None else None
+
+
+def nodes_of(view: JobView | None) -> set[str]:
+    """Return the nodes that run tasks of a job, or have run some, as far as the master knows."""
+    return set() if view is None else {*view.nodes, *view.ran_on}
 
 
 def manager_of(containers: list[dict[str, Any]], job: str, view: JobView | None, caller: str) -> dict[str, Any] | None:

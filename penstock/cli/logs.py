@@ -87,6 +87,8 @@ def _refuse_job(answer: Jobs, name: str, here: str) -> None:
     Raises:
         CommandError: the master knows a job of this id.
     """
+    from penstock.cli.job_logs import nodes_of
+
     if name in answer.foreign:
         raise CommandError(f"job {name!r} belongs to {answer.foreign[name]}")
     for job in answer.jobs:
@@ -96,8 +98,10 @@ def _refuse_job(answer: Jobs, name: str, here: str) -> None:
             why = f"this host has no output of job {name!r} yet; --follow waits for it"
         else:
             why = f"this host keeps no output of job {name!r}: none was written here, or it ended too long ago"
-        others = [node for node in job.nodes if node not in (here, job.origin)]
-        raise CommandError(f"{why}; its tasks run on {', '.join(others)}" if others else why, status=Status.UNKNOWN)
+        if others := sorted(nodes_of(job) - {here, job.origin}):
+            run = "ran" if job.state == "ended" else "run or ran"
+            why += f"; its tasks {run} on {', '.join(others)}, where their output is"
+        raise CommandError(why, status=Status.UNKNOWN)
 
 
 async def _print_container(agent: AgentClient, name: str, stream: str, tail: int | None, *, follow: bool) -> None:

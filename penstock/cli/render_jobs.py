@@ -65,8 +65,8 @@ def details(job: JobView, now: float) -> Iterator[RenderableType]:
     yield Text(f"  service: {row['service']} so far{slots}" if job.ended_at is None else f"  service: {row['service']}")
     if row["work_left"]:
         yield Text(f"  left: {row['work_left']}")
-    if job.nodes:
-        yield Text(f"  on {', '.join(str(plain(node)) for node in job.nodes)}; registered on {plain(job.origin)}")
+    if nodes := ", ".join(str(plain(node)) for node in job.nodes or job.ran_on):
+        yield Text(f"  {'on' if job.nodes else 'ran on'} {nodes}; registered on {plain(job.origin)}")
     stages = [msgspec.structs.asdict(stage) for stage in job.progress]
     columns = [
         Column("stage", field("stage")),

@@ -73,13 +73,14 @@ class JobView(Result, frozen=True):
     ``why`` is the reason for waiting, or for the outcome. Times are Unix time. Tasks are those that the master places;
     ``tasks_waiting`` were announced and are not ready; of ``tasks_done``, ``tasks_skipped`` were never run, as a task
     before them failed. ``slots`` is the number held by its monotasks. ``left`` is the
-    work not done, in bytes per kind.
+    work not done, in bytes per kind. ``nodes`` are those with tasks or slots of it now, ``ran_on`` those that took a
+    command of it so far and so may have output of it; at most a hundred of each.
 
     ``rank`` is its position in the order of jobs, 1 being the first of ``of`` (0: it is over, or new), and ``reason``
     explains it. Three numbers are nil if the policy does not have them: ``queue`` (1 is the first), ``expected_left_s``
     (the further service within which half of similar jobs with as much service end) and ``known_jobs`` (of its user and
-    name). ``progress`` (by stage), ``failures`` (the first twenty) and ``ranks`` (by node) are present if the request
-    named the job's id.
+    name). ``progress`` (by stage), ``failures`` (the first twenty), ``ranks`` (by node) and ``ran_on`` are present if
+    the request named the job's id; ``ran_on`` is empty from an older master.
     """
 
     job: str
@@ -113,6 +114,7 @@ class JobView(Result, frozen=True):
     ranks: list[NodeRank] = []
     progress: list[StageView] = []
     failures: list[TaskFailure] = []
+    ran_on: list[str] = []
 
 
 class ListJobs(Params, frozen=True):

@@ -101,6 +101,7 @@ JOBS = declare(
             jobs_api.JobView(
                 job="j-1", name="wordcount", user="eve", origin="alpha", state="running", submitted_at=1795000000.0,
                 stages=2, stages_done=1, tasks_running=2, tasks_done=8, nodes=["alpha", "beta"],
+                ran_on=["alpha", "beta", "gamma"],
                 left=KindAmounts(cpu=2e6), service_container_s=41.0, rank=3, of=5,
                 reason="41 s of service so far, queue 8: no job like it is known", queue=8, known_jobs=0,
                 ranks=[

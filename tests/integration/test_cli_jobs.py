@@ -281,6 +281,26 @@ async def test_logs_of_a_job_that_was_not_detached_are_those_of_its_tasks_where_
     assert await penstock.run(beta, "logs", job, status=0 if ran[1] else 4) == ("seen\n" if ran[1] else "", elsewhere)
     printed, said = await penstock.run(alpha, "logs", job, status=0 if ran[0] else 4)
     assert (printed, said[:26]) == (("seen\n", "") if ran[0] else ("", "penstock logs: this host k"))
+    assert ran[0] or said.endswith("; its tasks ran on beta, where their output is\n")
+
+
+async def test_logs_of_an_ended_job_name_the_other_nodes_of_its_tasks(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
+) -> None:
+    nodes = ("alpha", "beta")
+    alpha, _ = await agents(start_agent, master, tmp_path, *nodes)
+    async with await AgentClient.connect(alpha.socket, "test") as client:
+        job = await client.register_job("spread")
+        await job.place("s", [command(f"on-{node}", "echo", "seen", nodes=(node,)) for node in nodes])
+        for node in nodes:
+            assert (await asyncio.wait_for(job.ended(f"on-{node}"), LIMIT_S)).ok
+        await job.end()
+    there = f"penstock logs: other tasks of job {job.id!r} ran on beta: `penstock logs {job.id}` there has more\n"
+    for _ in ("this master", "the next one"):
+        await penstock.views(alpha, job.id, "--wait")
+        assert await penstock.run(alpha, "logs", job.id) == ("--- on-alpha\nseen\n", there)
+        assert await asyncio.to_thread(master.stop) == 0
+        await asyncio.to_thread(master.start)
 
 
 async def test_a_detached_job_that_no_waiting_helps_ends_with_the_reason(

@@ -232,11 +232,11 @@ def test_the_end_of_a_job_stored_by_an_older_master_counts_as_reported(tmp_path:
     store.close()
 
 
-def test_the_end_of_a_job_stored_by_a_master_that_knew_no_skipped_tasks_is_read(tmp_path: Path) -> None:
+def test_the_end_of_a_job_stored_by_a_master_that_knew_fewer_fields_is_read(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "master.db"))
     store = RememberedStore(database)
     store.keep(Keep({}, {"j-1": past("j-1")}))
-    fields = "'$.view.tasks_skipped', '$.view.progress[0].skipped'"
+    fields = "'$.view.tasks_skipped', '$.view.progress[0].skipped', '$.view.ran_on'"
     with database.transaction() as connection:
         connection.exec_driver_sql(f"UPDATE ended_jobs SET past = json_remove(past, {fields})")
     assert store.all().jobs == [past("j-1")]

@@ -183,7 +183,8 @@ async def test_a_job_is_followed_from_before_the_start_of_its_first_task(
     host.see(state="waiting", tasks_running=0, tasks_waiting=1)
     assert await penstock("logs", JOB) == (4, "", f"penstock logs: {HERE_YET}\n")
     host.see(nodes=["beta", "gamma"])
-    assert (await penstock("logs", JOB))[2] == f"penstock logs: {HERE_YET}; its tasks run on beta, gamma\n"
+    there = "its tasks run or ran on beta, gamma, where their output is"
+    assert await penstock("logs", JOB) == (4, "", f"penstock logs: {HERE_YET}; {there}\n")
     host.see(state="waiting", tasks_running=0, tasks_waiting=1)
     fake.calls.clear()
     printing = asyncio.ensure_future(penstock("logs", "--follow", JOB))
@@ -239,6 +240,26 @@ async def test_output_on_other_nodes_is_named(host: Host, fake: FakeAgent, penst
     host.end(manager, DONE)
     there = "penstock logs: other tasks of job 'fake-1' ran on beta: `penstock logs fake-1` there has more\n"
     assert await penstock("logs", JOB) == (0, "", there)
+
+
+@pytest.mark.parametrize("state", ["running", "ended"])
+async def test_a_job_that_was_not_detached_has_its_other_nodes_from_the_master(
+    host: Host, penstock: Penstock, state: str
+) -> None:
+    host.end(await host.add("a", stdout=b"one\n"), DONE)
+    host.see(state=state, tasks_running=0, tasks_done=1, ran_on=["beta", "fake"])
+    there = "penstock logs: other tasks of job 'fake-1' ran on beta: `penstock logs fake-1` there has more\n"
+    assert await penstock("logs", JOB) == (0, "one\n", there)
+
+
+async def test_a_job_without_output_here_names_the_nodes_that_ran_its_tasks(host: Host, penstock: Penstock) -> None:
+    kept = "this host keeps no output of job 'fake-1': none was written here, or it ended too long ago"
+    host.see(state="ended", tasks_running=0, ran_on=["beta", "fake", "gamma"])
+    there = "its tasks ran on beta, gamma, where their output is"
+    assert await penstock("logs", JOB) == (4, "", f"penstock logs: {kept}; {there}\n")
+    host.see(state="ended", tasks_running=0, ran_on=["alpha", "beta"], origin="alpha")
+    elsewhere = "job 'fake-1' was submitted on alpha; ask there; its tasks ran on beta, where their output is"
+    assert await penstock("logs", JOB) == (4, "", f"penstock logs: {elsewhere}\n")
 
 
 async def test_the_host_of_a_job_has_its_messages(host: Host, fake: FakeAgent, penstock: Penstock) -> None:

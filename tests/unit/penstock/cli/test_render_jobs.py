@@ -76,6 +76,8 @@ def test_one_job_in_detail() -> None:
     assert "  on alpha, beta; registered on alpha" in lines
     assert ["reduce", "6", "0", "map"] in [line.split() for line in lines]
     assert lines[-1] == "  t failed on beta: exit status 3"
+    over = msgspec.structs.replace(OVER, nodes=[], ran_on=["beta", "gamma"])
+    assert "  ran on beta, gamma; registered on alpha" in shown(*details(over, 1090.0))
     assert "  service: 7.2s" in lines and not any("rank" in line for line in lines)
     going = shown(*details(GOING, 1090.0))
     assert "submitted 1m30s ago" in going[0]
