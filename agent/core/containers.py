@@ -118,8 +118,8 @@ class Containers:
         """
         record = self.find(container)
         if record is None:
-            remedy = "see `penstock status`, for jobs `penstock jobs`"
-            raise bad_request(f"unknown container {container[:128]!r}", field="container", remedy=remedy)
+            wrong = f"there is no container {container[:128]!r} on this host, or it ended too long ago"
+            raise bad_request(wrong, field="container", remedy="see `penstock status`, for jobs `penstock jobs`")
         if record.user != opened.user and not opened.operator:
             raise refused(f"container {container!r} belongs to {record.user}", field="container")
         return record

@@ -51,5 +51,6 @@ def _command_of(pid: int) -> tuple[str, ...]:
     try:
         command = (directory / "cmdline").read_bytes().removesuffix(b"\0") or (directory / "comm").read_bytes().strip()
     except OSError:
-        raise CommandError(f"there is no process {pid}", status=Status.UNKNOWN) from None
+        why = f"there is no process {pid} on this host; `ps x` lists yours"
+        raise CommandError(why, status=Status.UNKNOWN) from None
     return tuple(each.decode("utf-8", "replace") for each in command.split(b"\0"))

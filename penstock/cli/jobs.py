@@ -104,7 +104,7 @@ async def _look(
         say(f"job {job!r} belongs to {user}")
         status = Status.FAILED
     for job in found.unknown:
-        say(f"there is no job {job!r}, or it ended too long ago")
+        say(f"there is no job {job!r}, or it ended too long ago; `penstock jobs` lists yours")
         status = Status.UNKNOWN
     return found.jobs, status
 

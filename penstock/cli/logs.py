@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.copied_output import CopiedOutput, reader_is_gone
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.exit_statuses import Status
 from penstock.cli.session import with_agent
+from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient
-    from penstock.wire.jobs_api import Jobs
+    from penstock.client.container import Container
+    from penstock.wire.jobs_api import Jobs, JobView
 
 #: The interval of reads from a running container (seconds).
 _LOOK_S = 0.25
@@ -55,30 +57,34 @@ async def _print(agent: AgentClient, options: argparse.Namespace) -> None:
     containers = (await agent.status()).get("containers", [])
     from penstock.cli import job_logs
 
-    answer = await job_logs.ask_master(agent, name) if options.json or not _is_container(containers, name) else None
+    is_container = any(one.get("container") == name for one in containers)
+    answer = await job_logs.ask_master(agent, name) if options.json or not is_container else None
     view = job_logs.view_of(answer, name)
     manager = job_logs.manager_of(containers, name, view, agent.welcome.user)
     ran_here = any(one.get("job") == name for one in containers)
     if options.json:
         if manager is None:
-            raise CommandError(f"--json: this host has no results of a detached job {name!r}", status=Status.UNKNOWN)
+            raise CommandError(f"--json: {_no_results(name, view, agent.welcome.node)}", status=Status.UNKNOWN)
         await job_logs.print_results(agent, manager, name, follow=options.follow)
     elif manager is not None or ran_here or (options.follow and view is not None and view.state != "ended"):
         await job_logs.JobOutput(agent, name, view, stream, options.tail).copy(follow=options.follow)
     else:
         if answer is not None:
             _refuse_job(answer, name, agent.welcome.node)
-        await _print_container(agent, name, stream, options.tail, follow=options.follow)
-
-
-def _is_container(containers: list[dict[str, Any]], name: str) -> bool:
-    return any(one.get("container") == name for one in containers)
+        running = await _attached(agent, name, away=answer is None and not is_container)
+        await _print_container(running, stream, options.tail, follow=options.follow)
 
 
 def _lines(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise argparse.ArgumentTypeError(f"{text[:80]!r} is not a number of lines; write for example 20")
     return int(text)
+
+
+def _no_results(name: str, view: JobView | None, here: str) -> str:
+    if view is not None and view.origin != here:
+        return f"job {name!r} was submitted on {view.origin}; ask there"
+    return f"this host has no results of a detached job {name[:128]!r}; `penstock jobs` lists your jobs"
 
 
 def _refuse_job(answer: Jobs, name: str, here: str) -> None:
@@ -104,8 +110,26 @@ def _refuse_job(answer: Jobs, name: str, here: str) -> None:
         raise CommandError(why, status=Status.UNKNOWN)
 
 
-async def _print_container(agent: AgentClient, name: str, stream: str, tail: int | None, *, follow: bool) -> None:
-    running = await agent.attach(name)
+async def _attached(agent: AgentClient, name: str, *, away: bool) -> Container:
+    """Attach to a container. ``away``: no master answered whether there is a job of this name.
+
+    Raises:
+        CommandError: there is no such container.
+    """
+    try:
+        return await agent.attach(name)
+    except RpcError as error:
+        if error.code is not ErrorCode.BAD_REQUEST or error.body.field != "container":
+            raise
+    named, listed = repr(name[:128]), "`penstock status` lists the containers of this host"
+    if away:
+        why = f"there is no container {named} on this host, and no master answers whether there is such a job; {listed}"
+    else:
+        why = f"there is no container or job {named}, or it ended too long ago; {listed}, `penstock jobs` your jobs"
+    raise CommandError(why, status=Status.UNKNOWN)
+
+
+async def _print_container(running: Container, stream: str, tail: int | None, *, follow: bool) -> None:
     ended = asyncio.ensure_future(running.wait())
     output = CopiedOutput(running, ended, stream, _write, tail)
     try:

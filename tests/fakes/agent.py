@@ -368,7 +368,7 @@ class FakeAgent:
 
     def _container(self, container: str) -> FakeContainer:
         if container not in self.containers:
-            raise bad_request(f"unknown container {container!r}", field="container")
+            raise bad_request(f"there is no container {container!r} on this host", field="container")
         return self.containers[container]
 
     def _grant(self) -> None:

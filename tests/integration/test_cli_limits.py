@@ -162,7 +162,10 @@ async def test_limits_change_while_it_runs(agent: Daemon, penstock: Penstock) ->
     assert limits["cpu_cores"] == 0.5
     assert limits.get("pids_max") is None
     done = await penstock("resize", "no-such-container", "--cpu", "1")
-    line = "unknown container 'no-such-container' (see `penstock status`, for jobs `penstock jobs`)"
+    line = (
+        "there is no container 'no-such-container' on this host, or it ended too long ago"
+        " (see `penstock status`, for jobs `penstock jobs`)"
+    )
     assert (done.returncode, done.stdout, done.stderr) == (4, "", f"penstock resize: {line}\n")
 
 

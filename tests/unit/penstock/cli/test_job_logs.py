@@ -283,7 +283,18 @@ async def test_the_results_of_a_detached_job(host: Host, penstock: Penstock) -> 
 @pytest.mark.parametrize(
     ("argv", "status", "said"),
     [
-        (("--json", "c-1"), 4, "--json: this host has no results of a detached job 'c-1'"),
+        (
+            ("--json", "c-1"),
+            4,
+            "--json: this host has no results of a detached job 'c-1'; `penstock jobs` lists your jobs",
+        ),
+        (("--json", "alpha-1"), 4, "--json: job 'alpha-1' was submitted on alpha; ask there"),
+        (
+            ("nothing",),
+            4,
+            "there is no container or job 'nothing', or it ended too long ago;"
+            " `penstock status` lists the containers of this host, `penstock jobs` your jobs",
+        ),
         (("--json", "--stderr", JOB), 2, "--json: prints the results of a job; leave out --stderr and --tail"),
         (
             ("old-1",),
@@ -295,5 +306,17 @@ async def test_the_results_of_a_detached_job(host: Host, penstock: Penstock) -> 
 async def test_what_has_no_output_is_one_line(
     host: Host, fake: FakeAgent, penstock: Penstock, argv: tuple[str, ...], status: int, said: str
 ) -> None:
-    fake.views = [msgspec.structs.replace(VIEW, job="old-1", state="ended")]
+    fake.views = [
+        msgspec.structs.replace(VIEW, job="old-1", state="ended"),
+        msgspec.structs.replace(VIEW, job="alpha-1", origin="alpha"),
+    ]
     assert await penstock("logs", *argv) == (status, "", f"penstock logs: {said}\n")
+
+
+async def test_a_name_that_no_master_was_asked_about_is_no_container(
+    host: Host, fake: FakeAgent, penstock: Penstock
+) -> None:
+    fake.refuse["jobs"] = unavailable("the master is away")
+    why = "there is no container 'nothing' on this host, and no master answers whether there is such a job"
+    listed = "`penstock status` lists the containers of this host"
+    assert await penstock("logs", "nothing") == (4, "", f"penstock logs: {why}; {listed}\n")

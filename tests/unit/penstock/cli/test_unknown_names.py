@@ -56,6 +56,7 @@ NONE = {
     *("config show", "config check", "config set", "ca init", "ca issue", "ca show"),
     *("completion", "simulate", "plan", "place"),
 }
+_MISSING_NAMES = {str(2**31 - 1), "c-0", "r-0", "j-0", "srot", "x", "eve", "n-0"}
 _MISSING = {
     "cancel_job": ("there is no job 'j-0'", "job"),
     "explain_job": ("there is no job 'j-0'", "job"),
@@ -132,12 +133,13 @@ async def test_it_is_four_and_one_line_has_the_reason(
     assert (status, captured.out) == (Status.UNKNOWN, ""), captured.err
     assert captured.err.startswith(f"penstock {argv[0]}: ")
     assert captured.err.count("\n") == 1
+    assert any(name in captured.err for name in _MISSING_NAMES.intersection(argv))
 
 
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (bad_request("unknown container 'c'", field="container", remedy="see"), "unknown container 'c' (see)"),
+        (bad_request("no container 'c'", field="container", remedy="see"), "no container 'c' (see)"),
         (refused("container 'c' belongs to root", field="container"), "container 'c' belongs to root"),
         (refused("only operators see it", field="everybody", remedy="ask"), "only operators see it (ask)"),
         (bad_request("too long", field="limits.cpus", remedy="less"), "limits.cpus: too long (less)"),
