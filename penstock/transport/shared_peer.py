@@ -273,6 +273,8 @@ class UserBudget:
     def taken(self, waiting_bytes: int) -> None:
         """Subtract waiting bytes that are being handled or were dropped."""
         self._waiting_bytes -= waiting_bytes
+        if self.paused and not self.behind:  # a turn ends the pause, and no message may be left that has one
+            self._schedule()
 
     def _schedule(self) -> None:
         self.behind = True

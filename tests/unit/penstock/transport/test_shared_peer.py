@@ -18,7 +18,7 @@ import msgpack
 import msgspec
 import pytest
 
-from penstock.transport import RpcPeer
+from penstock.transport import RpcPeer, shared_peer
 from penstock.transport.shared_peer import MAX_WAITING_BYTES, TURN_S, SharedPeer, UserBudget
 from tests.unit.penstock.transport.loops import on_both_loops
 
@@ -218,6 +218,32 @@ async def test_requests_that_take_time_are_carried_out_so_many_at_once() -> None
         server.free.set()
         assert len([await busy.message() for _ in range(1000)]) == 1000
         assert server.most_at_once <= 64
+
+
+async def answered(client: Client, number: int) -> None:
+    """Ask for something that takes no time, which is answered after all that was sent before."""
+    await client.send(requests("now", 1, number))
+    async with asyncio.timeout(20):
+        while (await client.message())[1] != number:
+            pass
+
+
+@on_both_loops
+async def test_the_others_are_read_again_when_a_connection_whose_bytes_waited_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared_peer, "MAX_WAITING_BYTES", 10_000)
+    server, budget = Server(), UserBudget()
+    async with connected(server, budget, budget) as (busy, other):
+        for number in range(64):  # one in each read: all are under way, and none waits
+            await busy.send(requests("later", 1, number))
+            await answered(other, number)
+        await busy.send(msgpack.packb([0, 64, "later", [b"x" * 20_000]]))
+        async with asyncio.timeout(20):
+            while not budget.paused:  # noqa: ASYNC110 - until the loop has read it, which has no event
+                await asyncio.sleep(0)
+        server.peers[0].cut_off()
+        await answered(other, 64)
 
 
 def unread_in(sockets: list[Any]) -> int:
