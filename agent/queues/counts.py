@@ -7,12 +7,14 @@ from penstock.documents import Document, Histogram
 
 class QueueHead(Document, frozen=True, kw_only=True):
     """The job whose turn is next, the task of its first monotask, and how long it has waited: since its last grant, or
-    since it began to wait.
+    since it began to wait. ``held_by`` has held a slot of this kind for longest, for ``held_s``; "": none is held.
     """
 
     job: str
     task: str
     waits_s: float
+    held_by: str = ""
+    held_s: float = 0.0
 
 
 class QueueCounts(Document, frozen=True, kw_only=True):

@@ -267,7 +267,7 @@ class MonotaskQueues:
 
     def counts(self, kind: ResourceKind, now: float) -> QueueCounts:
         """Return one resource's numbers for the status document."""
-        return self._resources[kind].counts(now)
+        return self._resources[kind].counts(now, self._jobs.values())
 
     def job_counts(self, job: str) -> dict[str, int]:
         """Return the numbers of the job's queued, running, done and failed monotasks."""

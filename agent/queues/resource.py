@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import InitVar, dataclass, field
 from heapq import heapify, heappop, heappush
 
 from agent.queues.counts import QueueCounts, QueueHead
 from agent.queues.debts import Debts
 from agent.queues.job_queue import JobQueue
-from agent.queues.monotask import COMMANDS, GRANT, QUEUED, TOGETHER, Monotask, size_rank
+from agent.queues.monotask import COMMANDS, GRANT, GRANTED, QUEUED, TOGETHER, Monotask, size_rank
 from agent.queues.rates import ProcessingRate
 from agent.queues.wait_histogram import WaitHistogram
 from penstock.model import KINDS, MOST_BEYOND, ResourceKind
@@ -217,8 +218,8 @@ class Resource:
             if not waiting and not starved and job is jobs[0][3]:
                 heappop(jobs)
 
-    def counts(self, now: float) -> QueueCounts:
-        """Return the numbers for the status document."""
+    def counts(self, now: float, known: Iterable[JobQueue]) -> QueueCounts:
+        """Return the numbers for the status document; ``known`` are all jobs."""
         return QueueCounts(
             slots=self.slots,
             withheld=self.withheld,
@@ -233,16 +234,18 @@ class Resource:
             slot_seconds=self.slot_seconds,
             granted=self.waits.granted,
             waits=self.waits.document(),
-            head=self.head(now),
+            head=self._head(now, known),
         )
 
-    def head(self, now: float) -> QueueHead | None:
-        """Return the next job, its first monotask's task, and how long the job has waited; None if no job waits."""
+    def _head(self, now: float, known: Iterable[JobQueue]) -> QueueHead | None:
+        """Return the next job, what it waits for, and the job that holds a slot for longest; None if no job waits."""
         entries = [entry for entry in self.jobs if -entry[0] == entry[3].priority]
         for job in (*self.starving, *(entry[3] for entry in sorted(entries))):
             monotask = self.first(job)
             if monotask is not None:
-                return QueueHead(job=job.id, task=monotask.task, waits_s=now - job.last_grant[self.index])
+                waits_s = now - job.last_grant[self.index]
+                since, holder = _held_longest(known, self.kind) or (now, "")
+                return QueueHead(job=job.id, task=monotask.task, waits_s=waits_s, held_by=holder, held_s=now - since)
         return None
 
     def find_starving(self, now: float, wait_max_s: float) -> None:
@@ -345,6 +348,19 @@ class Resource:
 def _held_behind(held: dict[JobQueue, int], job: JobQueue, *, starved: bool) -> int:
     """Return the number of slots in ``held`` of jobs behind this one; of all jobs, if it is ``starved``."""
     return sum(count for other, count in held.items() if starved or job.outranks(other))
+
+
+def _held_longest(known: Iterable[JobQueue], kind: ResourceKind) -> tuple[float, str] | None:
+    """Return since when a slot of this kind has been held for longest, and by which job; None if none is held."""
+    held = (
+        (monotask.granted_at, job.id)
+        for job in known
+        if job.running
+        for live in job.live.values()
+        for monotask in live.values()
+        if monotask.kind is kind and monotask.state is GRANTED
+    )
+    return min(held, default=None)
 
 
 def _take_one(counts: dict[JobQueue, int], job: JobQueue) -> None:

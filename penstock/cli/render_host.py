@@ -121,7 +121,10 @@ def _head(queue: Mapping[str, Any], names: Mapping[str, Any]) -> str:
         return ""
     job = str(head.get("job", "?"))
     task = f", task {head['task']}" if head.get("task") else ""
-    return f"{names.get(job) or job}{task}, waits {duration(number(head, 'waits_s'))}"
+    waits = f"{names.get(job) or job}{task}, waits {duration(number(head, 'waits_s'))}"
+    if not (holder := str(head.get("held_by", ""))):
+        return waits
+    return f"{waits}; {names.get(holder) or holder} has held a slot for {duration(number(head, 'held_s'))}"
 
 
 # ---------------------------------------------------------------- containers

@@ -16,8 +16,9 @@ const charts = new Charts($("resources"));
 
 function head(one) {
   if (!one.head) return one.queued ? "–" : "nobody waits";
-  const { job, name, task, waits_s: waits } = one.head;
-  return lines(name || job, `${task ? `task ${task}, ` : ""}waits for ${duration(waits)}`);
+  const { name, task, waits_s: waits, holder, held_s: held } = one.head;
+  const meanwhile = holder ? `; ${holder} has held a slot for ${duration(held)}` : "";
+  return lines(name, `${task ? `task ${task}, ` : ""}waits for ${duration(waits)}${meanwhile}`);
 }
 
 const queues = new Table(
@@ -212,8 +213,9 @@ follow((status, history) => {
   notices($("notices"), warnings(status));
   charts.show(status.resources, history);
   const names = new Map(status.jobs.map((job) => [job.job, job.name]));
+  const nameOf = (job) => names.get(job) || job;
   queues.show(Object.entries(status.kinds).map(([kind, one]) => [
-    kind, { kind, ...one, head: one.head && { ...one.head, name: names.get(one.head.job) } },
+    kind, { kind, ...one, head: one.head && { ...one.head, name: nameOf(one.head.job), holder: nameOf(one.head.held_by) } },
   ]));
   const live = status.containers.filter((one) => !one.ended);
   const over = status.containers.filter((one) => one.ended);

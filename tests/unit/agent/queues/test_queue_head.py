@@ -22,13 +22,29 @@ def test_an_empty_queue() -> None:
 
 def test_the_first_of_the_job_that_goes_first() -> None:
     one = make_queues(jobs={"early": 0.0, "urgent": 1.0})
+
+    def head(now: float, *, job: str, task: str) -> QueueHead:
+        since_s = now - 10.0
+        return QueueHead(job=job, task=task, waits_s=since_s, held_by="early", held_s=since_s)
+
     for job in ("early", "urgent"):
         one.submit(1, job, [spec(1), spec(2, f"{job}-2"), spec(3)], 10.0)
-    assert one.counts(CPU, 12.0).head == QueueHead(job="urgent", task="", waits_s=2.0)
+    assert one.counts(CPU, 12.0).head == head(12.0, job="urgent", task="")
     one.cancel(1, "urgent", [1], 13.0)
-    assert one.counts(CPU, 13.0).head == QueueHead(job="urgent", task="urgent-2", waits_s=3.0)
+    assert one.counts(CPU, 13.0).head == head(13.0, job="urgent", task="urgent-2")
     one.set_priority("urgent", -1.0, 14.0)
-    assert one.counts(CPU, 14.0).head == QueueHead(job="early", task="early-2", waits_s=4.0)
+    assert one.counts(CPU, 14.0).head == head(14.0, job="early", task="early-2")
+
+
+def test_the_job_that_has_held_a_slot_of_the_kind_for_longest_is_named() -> None:
+    one = make_queues(cores=2, jobs={"a": 0.0, "b": 0.0, "c": 0.0, "d": 0.0})
+    one.submit(1, "a", [MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=1)], 1.0)
+    one.submit(1, "b", [spec(1)], 3.0)
+    one.submit(1, "c", [spec(1)], 2.0)
+    one.submit(1, "d", [spec(1)], 4.0)
+    head = one.counts(CPU, 9.0).head
+    assert head is not None
+    assert (head.job, head.waits_s, head.held_by, head.held_s) == ("d", 5.0, "c", 7.0)
 
 
 def test_a_starving_job_goes_first_and_looking_changes_nothing() -> None:

@@ -23,7 +23,7 @@ STATUS: dict[str, Any] = {
             "bypassing": 0,
             "rate_bytes_per_s": 2048,
             "pending_bytes": 4096,
-            "head": {"job": "j-1", "task": "m-1", "waits_s": 3.2},
+            "head": {"job": "j-1", "task": "m-1", "waits_s": 3.2, "held_by": "j-2", "held_s": 90.0},
         },
         "disk": {"slots": 1, "running": 0, "queued": 0},
     },

@@ -22,7 +22,7 @@ def whole() -> str:
     [
         "alpha, penstock 0.1.0 · up 1m33s · master 127.0.0.1:7420 (linked) · host CPU 42 %",
         "2 KiB/s",
-        "wordcount, task m-1, waits 3.2s",
+        "wordcount, task m-1, waits 3.2s; j-2 has held a slot for 1m30s",
         "1 GiB     1 MiB  512 KiB",
         "█████████▊",
         "9.54 MiB/s read, 19.1 MiB/s written",
