@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 #: Target states of a task of which :meth:`GatedWorker.transition` must be told.
 MATTER = frozenset({"long-running", "released", "memory"})
+_P2P = "distributed.shuffle"
 _CPU, _DISK, _NETWORK = ResourceKind.CPU, ResourceKind.DISK, ResourceKind.NETWORK
 
 
@@ -58,13 +59,18 @@ class GatedWorker:
         self._hook("coroutine tasks and other executors", self._wrap_execute)
         if self._settings.network:
             self._hook("transfers", lambda: self._wrap("gather_dep", self._gather_dep))
-            self._hook("P2P transfers", lambda: self._wrap_p2p("_comms", "CommShardsBuffer", _NETWORK, "p2p-send"))
+            self._hook("P2P transfers", lambda: hooks.wrap_p2p(f"{_P2P}._core", "ShuffleRun", "_send", self._sending))
         if self._settings.disk:
-            self._hook("P2P disk writes", lambda: self._wrap_p2p("_disk", "DiskShardsBuffer", _DISK, "p2p-write"))
+            self._hook(
+                "P2P disk writes",
+                lambda: hooks.wrap_p2p(
+                    f"{_P2P}._disk", "DiskShardsBuffer", "_process", lambda size: self._held(_DISK, size, "p2p-write")
+                ),
+            )
             reads = ShardReads(self._gate, self._settings.spill_patience_s)
             self._hook(
                 "P2P disk reads",
-                lambda: hooks.wrap_p2p_read("distributed.shuffle._disk", "DiskShardsBuffer", reads.held),
+                lambda: hooks.wrap_p2p_read(f"{_P2P}._disk", "DiskShardsBuffer", reads.held),
             )
             self._hook(
                 "spilling",
@@ -108,12 +114,6 @@ class GatedWorker:
     def _wrap_execute(self) -> Callable[[], None]:
         hooks.need_tasks()
         return self._wrap("execute", self._execute)
-
-    def _wrap_p2p(self, module: str, buffer: str, kind: ResourceKind, stage: str) -> Callable[[], None]:
-        def enter(input_bytes: int) -> AbstractAsyncContextManager[object]:
-            return self._held(kind, input_bytes, stage)
-
-        return hooks.wrap_p2p(f"distributed.shuffle.{module}", buffer, enter)
 
     # ------------------------------------------------------------ called by the plugin
 
@@ -192,6 +192,16 @@ class GatedWorker:
 
     def _held(self, kind: ResourceKind, input_bytes: int, stage: str) -> AbstractAsyncContextManager[None]:
         return self._during(self._slot(kind, input_bytes, stage))
+
+    @asynccontextmanager
+    async def _sending(self, input_bytes: int) -> AsyncIterator[None]:
+        """Hold the network for an attempt to send shards of a P2P shuffle; log why it failed, as nothing else may."""
+        async with self._held(_NETWORK, input_bytes, "p2p-send"):
+            try:
+                yield
+            except OSError as error:
+                _LOG.warning("a shuffle waits up to 30 s to send shards again: %s: %s", type(error).__name__, error)
+                raise
 
     @asynccontextmanager
     async def _during(self, asked: Awaitable[Slot | None]) -> AsyncIterator[None]:

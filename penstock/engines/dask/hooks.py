@@ -233,36 +233,40 @@ def thread_name_prefix(executor: object) -> str:
 # ---------------------------------------------------------------- the P2P shuffle
 
 
-_p2p: dict[type, list[Enter]] = {}
+_p2p: dict[tuple[type, str], list[Enter]] = {}
 
 
-def wrap_p2p(module: str, buffer: str, enter: Enter) -> Callable[[], None]:
-    """Enter a context manager around a shuffle buffer's handling of a batch of shards: sending or writing it.
+def wrap_p2p(module: str, owner: str, method: str, enter: Enter) -> Callable[[], None]:
+    """Enter a context manager around one attempt to send, or to write, a batch of a P2P shuffle's shards.
 
-    This wraps a class's method. If several workers of a process wrap it, only the first one's context manager is used.
+    ``method`` of the class ``owner`` takes a destination and the batch, whose size in bytes the context manager gets.
+    Dask repeats a send that failed, with pauses of up to 30 s: they are outside of the context manager. An error that
+    it raises fails the shuffle, as one of the method does.
+
+    If several workers of a process wrap a method, only the first one's context manager is used.
 
     Raises:
-        Missing: this version of distributed has no such buffer.
+        Missing: this version of distributed has no such method.
     """
-    (cls,) = look_up(module, buffer)
-    need(cls, "process", "_process")
-    if "process" in vars(cls) and not _p2p.get(cls):  # no longer inherited, and could not be restored
-        raise Missing([f"{buffer}'s inherited process"])
-    entering = _p2p.setdefault(cls, [])
+    (cls,) = look_up(module, owner)
+    (size_of,) = look_up("distributed.sizeof", "safe_sizeof")
+    need(cls, method)
+    entering = _p2p.setdefault((cls, method), [])
     entering.append(enter)
-    original = cls.process
     if len(entering) == 1:
+        original = getattr(cls, method)
 
-        async def process(self: object, id: str, shards: list[Any], size: int) -> None:  # noqa: A002 - Dask's name
-            async with entering[0](size) if entering else nullcontext():
-                await original(self, id, shards, size)
+        async def attempt(self: object, to: str, shards: Any) -> Any:
+            size_bytes = len(shards) if isinstance(shards, bytes) else sum(map(size_of, shards))
+            async with entering[0](int(size_bytes)) if entering else nullcontext():
+                return await original(self, to, shards)
 
-        cls.process = wraps(original)(process)  # the original is inherited
+        setattr(cls, method, wraps(original)(attempt))
 
     def restore() -> None:
         entering.remove(enter)
         if not entering:
-            del cls.process
+            setattr(cls, method, getattr(cls, method).__wrapped__)
 
     return restore
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
-
+from penstock.engines.dask.gating import GatedWorker  # noqa: E402
+from penstock.engines.dask.settings import Settings  # noqa: E402
+from tests.unit.penstock.engines.dask.conftest import FakeGate  # noqa: E402
 from tests.unit.penstock.engines.dask.dask_bed import DASK_WARNS, WAIT_S, Cluster, until  # noqa: E402
 
 pytestmark = DASK_WARNS
@@ -80,3 +83,13 @@ async def test_p2p_shuffles_ask_for_network_and_disk(cluster: Cluster) -> None:
         assert sum(slot.input_bytes for slot in read) > 50_000
         assert gate.most == {"cpu": 1, "network": 1, "disk": 1}
         await until(lambda: not any(gate.held.values()))
+
+
+async def test_the_log_names_why_shards_could_not_be_sent(caplog: pytest.LogCaptureFixture) -> None:
+    gate = FakeGate(1)
+    gating = GatedWorker(None, gate, Settings())  # type: ignore[arg-type]
+    with caplog.at_level(logging.WARNING, "penstock"), pytest.raises(ConnectionResetError):
+        async with gating._sending(100):
+            raise ConnectionResetError("lost")
+    assert "ConnectionResetError: lost" in caplog.text
+    assert [(slot.kind, slot.stage, slot.ended) for slot in gate.asked] == [("network", "p2p-send", "failed")]

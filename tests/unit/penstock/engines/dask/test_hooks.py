@@ -13,7 +13,9 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from distributed.shuffle import _comms, _disk
+from distributed import utils_comm
+from distributed.shuffle._core import ShuffleId, ShuffleRun
+from distributed.shuffle._disk import DiskShardsBuffer
 
 import penstock.engines.dask as package
 from penstock.engines.dask import hooks
@@ -85,42 +87,74 @@ async def test_a_method_is_wrapped_and_restored() -> None:
         hooks.replace_method(owner, "other", doubled)
 
 
-@pytest.mark.parametrize(("module", "buffer"), [(_comms, "CommShardsBuffer"), (_disk, "DiskShardsBuffer")])
-async def test_a_shuffles_buffer_is_wrapped_and_restored(module: Any, buffer: str) -> None:
-    cls = getattr(module, buffer)
-    before = cls.process
-    entered: list[int] = []
+class Recorded:
+    """A context manager that records when it is entered and left, in ``told``."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
 
     @asynccontextmanager
-    async def enter(size_bytes: int) -> Any:
-        entered.append(size_bytes)
-        yield
+    async def enter(self, size_bytes: int) -> Any:
+        self.told.append(size_bytes)
+        try:
+            yield
+        finally:
+            self.told.append("left")
 
-    restore = hooks.wrap_p2p(module.__name__, buffer, enter)
-    restore_too = hooks.wrap_p2p(module.__name__, buffer, enter)  # another worker of this process: held once
+
+@pytest.mark.parametrize(("owner", "method"), [(ShuffleRun, "_send"), (DiskShardsBuffer, "_process")])
+async def test_a_method_of_a_shuffle_is_wrapped_and_restored(
+    owner: Any, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Any] = []
+
+    async def before(self: object, to: str, shards: Any) -> str:
+        done.append((to, shards))
+        return "answer"
+
+    monkeypatch.setattr(owner, method, before)
+    recorded, too = Recorded(), Recorded()
+    restore = hooks.wrap_p2p(owner.__module__, owner.__name__, method, recorded.enter)
+    restore_too = hooks.wrap_p2p(owner.__module__, owner.__name__, method, too.enter)  # another worker: held once
+    assert await getattr(owner, method)(None, "there", b"x" * 123) == "answer"
+    assert await getattr(owner, method)(None, "there", [b"x" * 1000, b"y" * 1000]) == "answer"
+    [blob_bytes, left, listed_bytes, _] = recorded.told
+    assert (blob_bytes, left, too.told) == (123, "left", [])
+    assert isinstance(listed_bytes, int) and 2000 <= listed_bytes < 2200
+    assert done == [("there", b"x" * 123), ("there", [b"x" * 1000, b"y" * 1000])]
+    restore()
+    assert getattr(owner, method) is not before
+    restore_too()
+    assert getattr(owner, method) is before
+
+
+async def test_a_send_of_shards_holds_nothing_in_dasks_pauses_between_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = Recorded()
+    run = ShuffleRun.__new__(ShuffleRun)
+    run.id, run.run_id, run.closed = ShuffleId("one"), 1, False
+    run.RETRY_COUNT, run.RETRY_DELAY_MIN, run.RETRY_DELAY_MAX = 2, 1.0, 30.0
+    attempts = iter((ConnectionResetError("lost"), ConnectionResetError("lost again"), None))
+
+    class Peer:
+        async def shuffle_receive(self, **_: Any) -> dict[str, str]:
+            recorded.told.append("attempt")
+            if (error := next(attempts)) is not None:
+                raise error
+            return {"status": "OK"}
+
+    async def pause(_: float) -> None:
+        recorded.told.append("pause")
+
+    run.rpc = lambda address: Peer()  # type: ignore[assignment,return-value]
+    restore = hooks.wrap_p2p(ShuffleRun.__module__, "ShuffleRun", "_send", recorded.enter)
     try:
-        done: list[Any] = []
-
-        class Buffer(cls):  # type: ignore[misc]
-            def __init__(self) -> None:
-                self.bytes_written = self.bytes_memory = 0
-                self.avg_size = self.avg_duration = 0.0
-                self.memory_limiter = self
-
-            async def decrease(self, size: int) -> None:
-                pass
-
-            async def _process(self, to: str, shards: list[Any]) -> None:
-                done.append((to, shards))
-
-        await Buffer().process("there", [b"x"], 123)
-        assert entered == [123]
-        assert done == [("there", [b"x"])]
+        with monkeypatch.context() as patched:
+            patched.setattr(utils_comm.asyncio, "sleep", pause)
+            assert await run.send("there", [(0, b"x")]) == {"status": "OK"}
     finally:
         restore()
-        assert cls.process is not before
-        restore_too()
-    assert cls.process is before
+    steps = [each for each in recorded.told if not isinstance(each, int)]
+    assert steps == [*("attempt", "left", "pause") * 2, "attempt", "left"]
 
 
 def test_coroutines_are_distinguished_from_functions() -> None:
