@@ -13,8 +13,10 @@ from dask.typing import Key
 from distributed.core import Status
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
+from penstock.client.errors import JobCancelled
 from penstock.client.gate import Slot
 from penstock.engines.dask import hooks
+from penstock.engines.dask.annotated_tasks import GRANT_OWNER
 from penstock.engines.dask.estimate import ReadEstimates
 from penstock.engines.dask.pool import EXECUTING, DaskMonotask, GatedThreadPoolExecutor, GateLike, refused
 from penstock.engines.dask.settings import Settings
@@ -46,6 +48,7 @@ class GatedWorker:
         self._busy = WorkCount()
         self._estimates = ReadEstimates()
         self._executing: dict[Key, DaskMonotask] = {}
+        self._cancelled: JobCancelled | None = None  # the cluster's job was cancelled, so its tasks fail
         self._restore: list[Callable[[], None]] = []
         self._ungated_pool: Executor | None = None
         self._pool: GatedThreadPoolExecutor | None = None
@@ -137,6 +140,8 @@ class GatedWorker:
                 return await original(key, stimulus_id=stimulus_id)
             if self._evictor is not None and task.dependencies:
                 await self._evictor.read_back((each.key, each.nbytes or 0) for each in task.dependencies)
+            if self._cancelled is not None and GRANT_OWNER.get() is None:
+                return hooks.failure(task, self._cancelled)
             if self._usual is None and not (task.annotations and "penstock" in task.annotations):
                 return await original(key, stimulus_id=stimulus_id)
             one = self._executing[key] = self._describe(task)
@@ -146,6 +151,8 @@ class GatedWorker:
                     return await original(key, stimulus_id=stimulus_id)
                 async with self._during(self._withdrawable(one, one.kind)):
                     return await original(key, stimulus_id=stimulus_id)
+            except JobCancelled as error:
+                return hooks.failure(task, error)
             except asyncio.CancelledError:
                 if not one.withdrawn:
                     raise
@@ -191,7 +198,7 @@ class GatedWorker:
     # ------------------------------------------------------------ holding a slot in the event loop
 
     def _held(self, kind: ResourceKind, input_bytes: int, stage: str) -> AbstractAsyncContextManager[None]:
-        return self._during(self._slot(kind, input_bytes, stage))
+        return self._during(self._slot_for_bytes(kind, input_bytes, stage))
 
     @asynccontextmanager
     async def _sending(self, input_bytes: int) -> AsyncIterator[None]:
@@ -222,9 +229,20 @@ class GatedWorker:
         patience_s = self._settings.spill_patience_s
         try:
             async with asyncio.timeout(patience_s):
-                return await self._slot(_DISK, input_bytes, "spill")
+                return await self._slot_for_bytes(_DISK, input_bytes, "spill")
         except TimeoutError:
             _LOG.info("spilling without a grant: the disk was busy for %g s", patience_s)
+            return None
+
+    async def _slot_for_bytes(self, kind: ResourceKind, input_bytes: int, stage: str) -> Slot | None:
+        """Wait for a slot to move or store bytes. Those of a cancelled job need none, and its tasks fail: a transfer
+        that raised would leave the tasks that wait for it in Dask for ever.
+        """
+        try:
+            return await self._slot(kind, input_bytes, stage)
+        except JobCancelled as error:
+            if GRANT_OWNER.get() is None:  # else only the tasks of another job are over, which ask for slots themselves
+                self._cancelled = error
             return None
 
     async def _withdrawable(self, one: DaskMonotask, kind: ResourceKind) -> Slot | None:

@@ -114,16 +114,20 @@ def is_coroutine(run_spec: object) -> bool:
     return bool(iscoroutinefunction(run_spec[0]))  # type: ignore[no-untyped-call]
 
 
+_TASKS_HAVE = ("annotations", "dependencies", "key", "nbytes", "prefix", "run_id", "run_spec")
+
+
 def need_tasks(*more: str) -> None:
-    """Check for the attributes of a worker's tasks that are read, ``more`` among them, and for the reschedule event.
+    """Check for the attributes of a worker's tasks that are read, ``more`` among them, and for the events of tasks that
+    did not run.
 
     Raises:
         Missing: this version of distributed represents tasks differently.
     """
-    task, _ = look_up("distributed.worker_state_machine", "TaskState", "RescheduleEvent")
+    task, *_ = look_up("distributed.worker_state_machine", "TaskState", "RescheduleEvent", "ExecuteFailureEvent")
     look_up("distributed.utils", "key_split_group")
     known = set(getattr(task, "__dataclass_fields__", ())) | set(dir(task))
-    if missing := sorted({"annotations", "dependencies", "key", "nbytes", "prefix", "run_spec", *more} - known):
+    if missing := sorted({*_TASKS_HAVE, *more} - known):
         raise Missing([f"TaskState.{name}" for name in missing])
 
 
@@ -141,6 +145,13 @@ def reschedule(key: object) -> object:
     """Return the event with which ``execute`` reports a task that it did not run."""
     event = _looked_up("distributed.worker_state_machine", "RescheduleEvent")
     return event(key=key, stimulus_id=f"penstock-withdrawn-{time.time()}")
+
+
+def failure(task: Any, error: Exception) -> object:
+    """Return the event with which ``execute`` reports a task that failed before it ran."""
+    event = _looked_up("distributed.worker_state_machine", "ExecuteFailureEvent")
+    stimulus = f"penstock-failed-{time.time()}"
+    return event.from_exception(error, key=task.key, run_id=task.run_id, stimulus_id=stimulus)
 
 
 # ---------------------------------------------------------------- seceding from the pool, and rejoining it

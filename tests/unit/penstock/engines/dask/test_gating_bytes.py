@@ -10,6 +10,7 @@ import pytest
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
+from penstock.client import JobCancelled  # noqa: E402
 from penstock.engines.dask.gating import GatedWorker  # noqa: E402
 from penstock.engines.dask.settings import Settings  # noqa: E402
 from tests.unit.penstock.engines.dask.conftest import FakeGate  # noqa: E402
@@ -83,6 +84,44 @@ async def test_p2p_shuffles_ask_for_network_and_disk(cluster: Cluster) -> None:
         assert sum(slot.input_bytes for slot in read) > 50_000
         assert gate.most == {"cpu": 1, "network": 1, "disk": 1}
         await until(lambda: not any(gate.held.values()))
+
+
+async def test_a_transfer_of_a_cancelled_job_ends_and_the_task_that_waits_for_it_names_the_user(
+    cluster: Cluster,
+) -> None:
+    async with cluster(1, workers=2, cpu=False) as (client, gate, workers):
+        data = client.submit(bytes, 300_000, workers=[workers[0].address])
+        await distributed.wait(data)
+        gate.refuses = JobCancelled("dask", "ann")
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(JobCancelled, match="job 'dask' was cancelled by ann"):
+                await client.submit(len, data, workers=[workers[1].address])
+            with pytest.raises(JobCancelled):  # that worker knows now
+                await client.submit(int, workers=[workers[1].address], key="later")
+
+
+async def test_a_shuffle_of_a_cancelled_job_fails(cluster: Cluster) -> None:
+    pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas")
+    frames = pytest.importorskip("dask.dataframe")
+    async with cluster(1, workers=2, cpu=False) as (client, gate, _):
+        gate.refuses = JobCancelled("dask", "ann")
+        frame = frames.from_pandas(pandas.DataFrame({"k": range(4000), "x": [1.5] * 4000}), npartitions=6)
+        with dask.config.set({"dataframe.shuffle.method": "p2p"}):
+            async with asyncio.timeout(WAIT_S):
+                with pytest.raises(RuntimeError, match=r"cancelled by ann|failed during"):  # as Dask's shuffle says it
+                    await client.compute(frame.shuffle("k").x.sum())
+
+
+async def test_a_coroutine_task_of_a_cancelled_job_fails(cluster: Cluster) -> None:
+    async def coroutine() -> str:
+        return "ran"
+
+    async with cluster(1) as (client, gate, _):
+        gate.refuses = JobCancelled("dask", "ann")
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(JobCancelled):
+                await client.submit(coroutine)
 
 
 async def test_the_log_names_why_shards_could_not_be_sent(caplog: pytest.LogCaptureFixture) -> None:
