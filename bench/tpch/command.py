@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -70,6 +71,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     compares.add_argument("--ordering", default="", help="the master's order of jobs (default: no master)")
     compares.add_argument("--timeout-s", type=float, default=3600.0, help="for one run (default: %(default)s)")
+    compares.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIRECTORY",
+        help="keep the logs, in a directory there for each round (a short path)",
+    )
     compares.add_argument("--json", type=Path, help="write every run to this file")
     return parser.parse_args(arguments)
 
@@ -152,9 +159,10 @@ def compare(options: argparse.Namespace, data: Path) -> int:
     job_s: dict[str, list[list[float]]] = {way: [] for way in options.ways}
     runs = []
     with tempfile.TemporaryDirectory(prefix="penstock-tpch-") as scratch:
+        root = options.keep or Path(scratch)
         plan = Plan(
             data=data,
-            directory=Path(scratch),
+            directory=root,
             scale=options.scale,
             jobs=options.jobs,
             cores=len(os.sched_getaffinity(0)),
@@ -171,6 +179,8 @@ def compare(options: argparse.Namespace, data: Path) -> int:
         print(f"{plan.jobs} jobs of {_lengths(plan)} queries at scale {plan.scale:g} on {plan.cores} cores{arriving}")
         print(_row("round", "way", *_COLUMNS))
         for number in range(options.rounds):
+            plan = replace(plan, directory=root / f"round-{number + 1}")
+            plan.directory.mkdir(parents=True, exist_ok=True)
             first = number % len(options.ways)
             for way in options.ways[first:] + options.ways[:first]:
                 try:

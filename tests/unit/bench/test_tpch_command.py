@@ -65,6 +65,22 @@ def test_a_run_that_fails_ends_the_comparison(
     assert "static: job-0 ended with status 1" in said and "MemoryError: all of it" in said
 
 
+def test_the_logs_of_each_round_can_be_kept(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def run(plan: Plan, way: str) -> Run:
+        (plan.directory / f"{way}-job-0.log").write_text("it stood still", encoding="utf-8")
+        return Run(way, 2, 2, [JobResult("job-0", 0.0, 1.0, 0.5, 0.25, {"q06": 1.0}, {"q06": 1})], 0.5, 2.0, [])
+
+    monkeypatch.setattr(command, "run", run)
+    kept = tmp_path / "kept"
+    options = ["--jobs", "1", "--rounds", "2", "--queries", "6", "--ways", "penstock", "--keep", str(kept)]
+    assert command.main(["compare", *_SMALL, *options]) == 0
+    assert capsys.readouterr().out
+    logs = [kept / f"round-{number}" / "penstock-job-0.log" for number in (1, 2)]
+    assert [log.read_text(encoding="utf-8") for log in logs] == ["it stood still"] * 2
+
+
 def test_each_way_is_a_row_with_the_orders_that_there_were(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
