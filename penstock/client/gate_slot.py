@@ -78,6 +78,7 @@ class IdleSlots:
         self._lock = threading.Lock()
         #: The idle slots of each kind. Without the lock, only their presence may be checked.
         self.of: dict[ResourceKind, list[KeptSlot]] = {kind: [] for kind in KINDS}
+        self._expired_at = 0.0  # the leases that ended until then have been looked for
         self._outlived: set[KeptSlot] = set()  # their first monotask ended, which the agent was not told
         self._taken = self._ended = 0
         self._ungated = {"ungated": 0, "released": 0}
@@ -94,13 +95,16 @@ class IdleSlots:
             return kept
 
     def give(self, kept: KeptSlot, one: SessionMonotask, now: float, failed: bool | None) -> bool:
-        """End the slot's monotask (``failed`` None: it never ran); False: the slot must be returned to the agent."""
+        """End the slot's monotask (``failed`` None: it never ran); False: the slot must be returned to the agent.
+
+        ``now`` may be past: a thread may be interrupted after it has looked at the clock, until the lease has ended.
+        """
         if failed is not None:
             kept.ended(one, now, failed=failed)
         with self._lock:
             if one is not kept.holder:
                 self._ended += 1
-            if self._waiting[one.kind] or not kept.lasts(now):
+            if self._waiting[one.kind] or not kept.lasts(max(now, self._expired_at)):
                 return False
             self._outlived.add(kept)
             self.of[one.kind].append(kept)
@@ -118,6 +122,7 @@ class IdleSlots:
     def expired(self, now: float) -> list[KeptSlot]:
         """Take the idle slots whose leases are over, to be returned to the agent."""
         with self._lock:
+            self._expired_at = now
             back: list[KeptSlot] = []
             for kind, idle in self.of.items():
                 back += [kept for kept in idle if not kept.lasts(now)]

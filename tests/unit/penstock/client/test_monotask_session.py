@@ -170,6 +170,12 @@ def test_a_slot_in_use_when_another_lease_ends_goes_back_at_the_end_of_its_own(l
     assert linked.next_expiry(2.0) is None
 
 
+def test_a_slot_whose_end_of_use_crosses_the_end_of_its_lease_is_not_kept(linked: Session) -> None:
+    idle, one = IdleSlots(linked.waiting), kept(linked, 1.0)
+    assert idle.expired(1.0) == [], "it is in use, and nothing looks for it again"
+    assert not give(idle, one, 0.9), "the clock as its thread had read it before"
+
+
 def test_a_shorter_lease_ends_before_a_longer_one_that_was_granted_first(linked: Session) -> None:
     idle = IdleSlots(linked.waiting)
     long, short = kept(linked, 3.0), kept(linked, 1.0)
