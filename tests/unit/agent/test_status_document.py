@@ -51,7 +51,7 @@ journal: writes
 kinds: *
 kinds.*: bypassing granted head overdue pending_bytes queued rate_bytes_per_s running sharing slot_seconds slots
   taken_back waits withheld
-kinds.*.head: job task waits_s
+kinds.*.head: held_by held_s job task waits_s
 kinds.*.waits: bounds_s counts sum_s
 master: address linked
 memory: capacity_bytes opportunistic_bytes promised_bytes used_bytes
