@@ -1,9 +1,9 @@
 """Records of jobs, held tasks, containers and unanswered messages that survive the agent.
 
-Each change is appended to a log. A record is passed to the kernel before anything is done that depends on it: the next
-agent finds it, however this one ends. A thread syncs the log to the disk every :data:`SYNC_S` seconds, so that the
-event loop never waits for a disk that is busy with other work. A crash of the host ends the containers, and may lose
-the records of its last moment.
+Each change is appended to a log, those of one decision by one write. A record is passed to the kernel before anything
+is done that depends on it: the next agent finds it, however this one ends. A thread syncs the log to the disk every
+:data:`SYNC_S` seconds, so that the event loop never waits for a disk that is busy with other work. A crash of the host
+ends the containers, and may lose the records of its last moment.
 
 The log reserves room on the disk for the removal of every record. So a full disk refuses new records only: a task that
 has ended, but is recorded, would be taken for a running one by the next agent. A copy-on-write file system (btrfs, ZFS)
@@ -21,10 +21,8 @@ import hashlib
 import os
 import re
 import threading
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from struct import Struct
 from typing import TypeVar
 
 import msgspec
@@ -33,6 +31,7 @@ import structlog
 from agent.core import cancelled_jobs, draining, job_cpu_times, origin_journal, starvation
 from agent.core.records import CancelledJob, ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from agent.disk_reserve import reserve
+from agent.journal_entries import entries, framed
 from agent.thread_timer import ThreadTimer
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining
@@ -69,24 +68,8 @@ _LEAST_BYTES, _TIMES_RECORDS = 1 << 20, 4
 _REMOVAL_BYTES = 96
 _KEY_LENGTH = 40
 _LOG = re.compile(r"log-([0-9]{8})\Z")
-#: The header of each entry: its length and CRC-32.
-_FRAME = Struct(">II")
-_MAX_ENTRY_BYTES = 1 << 28
 T = TypeVar("T", bound=msgspec.Struct)
 log = structlog.get_logger()
-
-
-class _Entry(msgspec.Struct, array_like=True):
-    """A change: ``value`` is the encoded record; None removes it. In the first entry of a log, ``room`` is empty and
-    ``key`` is the number of entries that follow it as the log's beginning.
-    """
-
-    room: str
-    key: str
-    value: bytes | None = None
-
-
-_DECODER = msgspec.msgpack.Decoder(_Entry)
 
 
 class _Log:
@@ -139,8 +122,8 @@ class _Log:
 class Journal:
     """Records by room and key; ``writes`` counts writes and removals since the start of the agent.
 
-    ``unwritten`` holds changes that the disk refused: the former records are still there, and :meth:`retry` tries
-    again.
+    Changes that are added wait for those behind them in the same decision: :meth:`flush` is ``due`` then. ``unwritten``
+    holds changes that the disk refused: the former records are still there, and :meth:`retry` tries again.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -151,6 +134,8 @@ class Journal:
         """
         self._directory = directory
         self.writes = self._records_bytes = 0
+        self.due = False
+        self._added: dict[tuple[str, str], object | None] = {}
         self.unwritten: dict[tuple[str, str], object | None] = {}
         self.why = ""  # the disk's latest error
         self._records: dict[tuple[str, str], bytes] = {}
@@ -185,19 +170,29 @@ class Journal:
             self.sync()
         os.close(self._log.descriptor)
 
-    def write(self, room: str, key: str, value: object | None) -> bool:
-        """Replace a record, or remove it; return whether it is written."""
+    def add(self, room: str, key: str, value: object | None) -> None:
+        """Replace a record, or remove it, at the next :meth:`flush`, which comes before all that depends on it."""
         self.writes += 1
+        self._added[room, key] = value
+        self.due = True
+
+    def flush(self) -> None:
+        """Write all that was added. If the disk refuses a change, ``unwritten`` has it."""
+        added, self._added, self.due = self._added, {}, False
         try:
-            self._write(room, key, value)
-        except OSError as error:
-            if not self.unwritten:
-                log.error("the journal cannot be written; tried again with each sample", why=str(error))
-            self.why = f"{error.strerror}: {self._directory}"
-            self.unwritten[room, key] = value
-            return False
-        self.unwritten.pop((room, key), None)
-        return True
+            self._write(added)
+        except OSError:  # a full disk refuses some of them only
+            for change, value in added.items():
+                self._write_or_keep(change, value)
+        else:
+            for change in self.unwritten.keys() & added.keys():
+                del self.unwritten[change]
+
+    def write(self, room: str, key: str, value: object | None) -> bool:
+        """Replace a record, or remove it, now; return whether it is written."""
+        self.add(room, key, value)
+        self.flush()
+        return (room, key) not in self.unwritten
 
     def retry(self) -> None:
         """Write the changes that the disk refused before.
@@ -205,9 +200,9 @@ class Journal:
         Raises:
             OSError: it still refuses.
         """
-        for (room, key), value in list(self.unwritten.items()):
-            self._write(room, key, value)
-            del self.unwritten[room, key]
+        for change, value in list(self.unwritten.items()):
+            self._write({change: value})
+            del self.unwritten[change]
         if self._not_synced is not None:
             # The kernel drops data that it could not write (fsync(2)): all records go into another file.
             self._begin_anew()
@@ -253,26 +248,41 @@ class Journal:
 
     # ------------------------------------------------------------ writing
 
-    def _write(self, room: str, key: str, value: object | None) -> None:
-        key = _hashed(key)
-        if value is None and (room, key) not in self._records:
-            return
-        data = None if value is None else msgspec.msgpack.encode(value)
-        if data is not None and data == self._records.get((room, key)):
+    def _write_or_keep(self, change: tuple[str, str], value: object | None) -> None:
+        """Write one change, or keep it in ``unwritten``."""
+        try:
+            self._write({change: value})
+        except OSError as error:
+            if not self.unwritten:
+                log.error("the journal cannot be written; tried again with each sample", why=str(error))
+            self.why = f"{error.strerror}: {self._directory}"
+            self.unwritten[change] = value
+        else:
+            self.unwritten.pop(change, None)
+
+    def _write(self, changes: Mapping[tuple[str, str], object | None]) -> None:
+        """Append the changes that the log does not have. Raises OSError: none of them is written."""
+        fresh: dict[tuple[str, str], bytes | None] = {}
+        for (room, key), value in changes.items():
+            record, data = (room, _hashed(key)), None if value is None else msgspec.msgpack.encode(value)
+            if data != self._records.get(record):
+                fresh[record] = data
+        if not fresh:
             return
         if self._log.torn:
             self._begin_anew()
-        entry = _framed(_Entry(room, key, data))
-        if data is not None:
-            more_bytes = len(entry) + _REMOVAL_BYTES * (len(self._records) + 1)
+        appended = framed(fresh)
+        if any(data is not None for data in fresh.values()):
+            more_bytes = len(appended) + _REMOVAL_BYTES * (len(self._records) + len(fresh))
             if self._log.size_bytes + more_bytes > self._log.reserved_bytes:
                 self._log.reserve(more_bytes)
         try:
-            self._log.append(entry)
+            self._log.append(appended)
         except OSError:
             self._reserve_removals(self._log)
             raise
-        self._keep(room, key, data)
+        for (room, key), data in fresh.items():
+            self._keep(room, key, data)
         if not self._sync_due:
             self._sync_due = True
             self._start_timer()
@@ -331,13 +341,13 @@ class Journal:
             log.error("the journal cannot be read, set aside", path=str(path), why=str(error))
             path.replace(path.with_suffix(".bad"))
             return None
-        entries = list(_entries(data))
-        if not entries or len(entries) <= int(entries[0][0].key):
+        found = list(entries(data))
+        if not found or len(found) <= int(found[0][0].key):
             return None
-        for entry, _ in entries[1:]:
+        for entry, _ in found[1:]:
             self._keep(entry.room, entry.key, entry.value)
         opened = _Log(path)
-        opened.size_bytes = end = entries[-1][1]
+        opened.size_bytes = end = found[-1][1]
         if end < len(data):  # otherwise truncating would only give up the room that is reserved
             log.warning("the journal ends in the middle of an entry, the rest is set aside", path=str(path),
                         bytes=len(data) - end)  # fmt: skip
@@ -358,38 +368,18 @@ def _hashed(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:_KEY_LENGTH]
 
 
-def _framed(entry: _Entry) -> bytes:
-    data = msgspec.msgpack.encode(entry)
-    return _FRAME.pack(len(data), zlib.crc32(data)) + data
-
-
 def _begin(path: Path, records: dict[tuple[str, str], bytes]) -> _Log:
     """Create a log that has these records. Raises OSError: it does not exist then."""
     path.unlink(missing_ok=True)
     made = _Log(path)
-    first = _framed(_Entry("", str(len(records))))
-    entries = first + b"".join(_framed(_Entry(room, key, data)) for (room, key), data in records.items())
+    beginning = framed({("", str(len(records))): None}) + framed(records)
     try:
-        made.reserve(len(entries) + _REMOVAL_BYTES * len(records))
-        made.append(entries)
+        made.reserve(len(beginning) + _REMOVAL_BYTES * len(records))
+        made.append(beginning)
     except OSError:
         made.remove()
         raise
     return made
-
-
-def _entries(data: bytes) -> Iterator[tuple[_Entry, int]]:
-    """Yield each whole entry, and the offset of its end."""
-    at = 0
-    while at + _FRAME.size <= len(data):
-        length, checksum = _FRAME.unpack_from(data, at)
-        begin, at = at + _FRAME.size, at + _FRAME.size + length
-        if length > _MAX_ENTRY_BYTES or at > len(data) or zlib.crc32(data[begin:at]) != checksum:
-            return
-        try:
-            yield _DECODER.decode(data[begin:at]), at
-        except msgspec.DecodeError:
-            return
 
 
 def _sync_directory(directory: Path) -> None:

@@ -30,6 +30,9 @@ from penstock.wire.errors import RpcError, refused, unavailable
 
 log = structlog.get_logger()
 T = TypeVar("T")
+#: Instructions that have no effect outside of the agent before all of a decision are carried out, as messages leave
+#: after that: records behind them are written together with those before them.
+_AFTER_ALL: frozenset[type[Any]] = frozenset({i.Record, i.Notify, i.SendToMaster, ReadCpuTimes, i.Wake, i.Explain})
 
 
 class MasterRelay(Protocol):
@@ -83,15 +86,22 @@ class Shell:
             RpcError: the request is invalid or refused.
         """
         reply: object = None
-        for instruction in self.node.handle(event, time.monotonic()):
-            if isinstance(instruction, Grant):
-                peer = self.peers.get(instruction.session)
-                if peer is not None:
-                    peer.notify(Grants.METHOD, instruction.grants)
-            elif isinstance(instruction, Reply):
-                reply = instruction.result
-            else:
-                self._carry_out[type(instruction)](instruction)
+        try:
+            for instruction in self.node.handle(event, time.monotonic()):
+                if isinstance(instruction, Grant):
+                    peer = self.peers.get(instruction.session)
+                    if peer is not None:
+                        peer.notify(Grants.METHOD, instruction.grants)
+                elif isinstance(instruction, Reply):
+                    reply = instruction.result
+                else:
+                    what = type(instruction)
+                    if self._journal.due and what not in _AFTER_ALL:
+                        self._journal.flush()
+                    self._carry_out[what](instruction)
+        finally:
+            if self._journal.due:
+                self._journal.flush()
         if self._launching:  # rarely: most events are about monotasks
             self._settle_launches(event)
         return reply
@@ -107,7 +117,7 @@ class Shell:
         return {
             i.Notify: self._notify,
             i.SendToMaster: self._send_to_master,
-            i.Record: lambda record: self._journal.write(record.room, record.key, record.value),
+            i.Record: lambda record: self._journal.add(record.room, record.key, record.value),
             i.StartContainer: lambda start: self._once_journaled(start.container, partial(self._start, start)),
             i.AdoptProcess: lambda adopt: self._once_journaled(adopt.container, partial(do.adopt, adopt)),
             i.KillContainer: self._kill,
@@ -172,8 +182,11 @@ class Shell:
         peer = self.peers.get(notify.session)
         if peer is not None:
             peer.notify(notify.params.METHOD, notify.params)
-            if isinstance(notify.params, TaskEnded) and peer.push():
-                self.dispatch(EndUnread(notify.params.job, notify.params.task))
+            if isinstance(notify.params, TaskEnded):
+                if self._journal.due:
+                    self._journal.flush()
+                if peer.push():
+                    self.dispatch(EndUnread(notify.params.job, notify.params.task))
 
     def _send_to_master(self, send: i.SendToMaster) -> None:
         if self.link is not None:

@@ -24,7 +24,7 @@ WAYPOINTS = {
     ],
     "run": [
         "main", "Session.connect", "Node._session_opened", "pass_stdio", "Session._send", "Shell.launch",
-        "ClientContainers.launch", "Journal.write", "Executor.start", "LimitEnforcer.create", "Cgroup.confine",
+        "ClientContainers.launch", "Journal.flush", "Executor.start", "LimitEnforcer.create", "Cgroup.confine",
         "CpuMax.sanitize_set", "FakeCgroups.exchange",
     ],
     "heartbeat": [
@@ -36,7 +36,7 @@ WAYPOINTS = {
 #: A little above the figures in docs/architecture.md; to be lowered with them.
 CEILINGS = {
     "acquire": Figures(calls=69, functions=59, files=22),
-    "run": Figures(calls=207, functions=163, files=54),
+    "run": Figures(calls=209, functions=163, files=54),
     "heartbeat": Figures(calls=411, functions=296, files=89),
 }
 MOST_HOPS = 4
