@@ -8,6 +8,7 @@ asked for it.
 
 from __future__ import annotations
 
+import array
 import asyncio
 import contextlib
 import errno
@@ -25,6 +26,7 @@ from penstock.peer_credentials import peer_uid
 
 log = structlog.get_logger()
 _TOKEN = re.compile(rb"[0-9a-f]{32}\Z")
+_MOST_DESCRIPTORS = 8  # the kernel drops the rest
 #: Unclaimed descriptors are closed after this time.
 UNCLAIMED_S = 10.0
 #: The limit per user on unclaimed tokens, and on connections without a message.
@@ -106,14 +108,14 @@ class Stdio:
         if connection.fileno() >= process.descriptors_for_clients():
             connection.close()
             return
-        connection.setblocking(False)
         uid = peer_uid(connection)
-        if self._silent[uid] >= UNCLAIMED_PER_USER:
+        # A client's message has mostly come by now: watching the connection takes ten system calls more.
+        if self._silent[uid] >= UNCLAIMED_PER_USER or self._receive(connection, uid):
             connection.close()
             return
         self._silent[uid] += 1
         waiting = self._loop.call_later(UNCLAIMED_S, self._drop, connection, uid)
-        self._loop.add_reader(connection, self._receive, connection, uid, waiting)
+        self._loop.add_reader(connection, self._readable, connection, uid, waiting)
 
     def _drop(self, connection: socket.socket, uid: int) -> None:
         self._loop.remove_reader(connection)
@@ -122,23 +124,33 @@ class Stdio:
         if not self._silent[uid]:
             del self._silent[uid]
 
-    def _receive(self, connection: socket.socket, uid: int, waiting: asyncio.TimerHandle) -> None:
+    def _readable(self, connection: socket.socket, uid: int, waiting: asyncio.TimerHandle) -> None:
         waiting.cancel()
+        self._receive(connection, uid)
+        self._drop(connection, uid)
+
+    def _receive(self, connection: socket.socket, uid: int) -> bool:
+        """Receive the descriptors that a client passes; return whether there was its message, or an error.
+
+        ``socket.recv_fds`` ignores flags (Python 3.11), so that it would wait, and a child could inherit them.
+        """
+        found = array.array("i")
+        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
         try:
-            data, descriptors, _, _ = socket.recv_fds(connection, 64, 8)
-            if self._hold(data, descriptors, uid):
-                connection.send(b"+")
+            data, parts, _, _ = connection.recvmsg(64, socket.CMSG_LEN(_MOST_DESCRIPTORS * found.itemsize), flags)
+            for level, kind, part in parts:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    found.frombytes(part[: len(part) - len(part) % found.itemsize])
+            if self._hold(data, found.tolist(), uid):
+                connection.send(b"+", socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
         except OSError as error:
             log.info("passed descriptors not received", why=str(error))
-        finally:
-            self._drop(connection, uid)
+        return True
 
     def _hold(self, data: bytes, descriptors: list[int], uid: int) -> bool:
-        """Hold received descriptors, or close them: whoever reads from such a pipe waits for its end.
-
-        Raises:
-            OSError: as for os.set_inheritable; they are closed.
-        """
+        """Hold received descriptors, or close them: whoever reads from such a pipe waits for its end."""
         with contextlib.ExitStack() as received:
             for descriptor in descriptors:
                 received.callback(os.close, descriptor)
@@ -147,8 +159,6 @@ class Stdio:
             known = token in self._held
             if not _TOKEN.match(data) or len(descriptors) != 3 or known or unclaimed >= UNCLAIMED_PER_USER:
                 return False
-            for descriptor in descriptors:
-                os.set_inheritable(descriptor, False)
             self._held[token] = (user, (descriptors[0], descriptors[1], descriptors[2]))
             received.pop_all()
         self._loop.call_later(UNCLAIMED_S, self._expire, token)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import pwd
+import re
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
@@ -131,18 +132,43 @@ async def test_a_client_without_a_name_passes_them_under_that_of_its_launch(
 async def test_those_that_cannot_be_held_are_closed(
     stdio: Stdio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(descriptor: int, inheritable: bool) -> NoReturn:
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
     ends: list[int] = []
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "set_inheritable", fails)
-        with pytest.raises(AgentUnavailable, match="did not take the standard streams"):
-            await passes(tmp_path, ends)
+    monkeypatch.setattr("agent.stdio._TOKEN", re.compile(rb"none"))
+    with pytest.raises(AgentUnavailable, match="did not take the standard streams"):
+        await passes(tmp_path, ends)
     for end in ends:
         os.set_blocking(end, False)
         assert os.read(end, 1) == b""
         os.close(end)
+
+
+@pytest.mark.parametrize("comes", ["with the connection", "later"])
+async def test_a_message_that_comes_with_the_connection_is_read_without_waiting_for_it(
+    stdio: Stdio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: str
+) -> None:
+    loop, watched, waits = asyncio.get_running_loop(), list[socket.socket](), asyncio.Event()
+    genuine = loop.add_reader
+
+    def watch(connection: socket.socket, *call: Any) -> None:
+        watched.append(connection)
+        waits.set()
+        genuine(connection, *call)
+
+    monkeypatch.setattr(stdio, "_loop", SimpleNamespace(add_reader=watch, call_later=loop.call_later,
+                                                        remove_reader=loop.remove_reader))  # fmt: skip
+    descriptors = [os.open(os.devnull, os.O_RDWR) for _ in range(3)]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.connect(str(tmp_path / "stdio.sock"))
+        client.setblocking(False)
+        if comes == "later":
+            await asyncio.wait_for(waits.wait(), LIMIT_S)
+        socket.send_fds(client, [b"0" * 32], descriptors)
+        assert await asyncio.wait_for(loop.sock_recv(client, 2), LIMIT_S) == b"+"
+    assert len(watched) == (comes == "later")
+    descriptors += stdio.take("0" * 32, me())
+    assert not any(os.get_inheritable(each) for each in descriptors), "no child of the agent's gets them"
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 # ---------------------------------------------------------------- connections
