@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import grp
 import os
 import pwd
@@ -97,14 +98,24 @@ def known_group(name: str) -> bool:
 
 
 def user_of(uid: int) -> str:
-    """Return a name to start work under, else ``uid:N``. It must map back: two directories may share a name."""
+    """Return a name to start work under, else ``uid:N``. The agent's own user is looked up once: usermod(8) renames no
+    user whose processes run.
+    """
     try:
-        name = pwd.getpwuid(uid).pw_name
-        if pwd.getpwnam(name).pw_uid == uid:
-            return name
+        return _own_name(uid) if uid == os.geteuid() else _name(uid)
     except KeyError:
-        pass
-    return f"uid:{uid}"
+        return f"uid:{uid}"
+
+
+def _name(uid: int) -> str:
+    """Raises KeyError: it has none that maps back: two directories may share a name."""
+    name = pwd.getpwuid(uid).pw_name
+    if pwd.getpwnam(name).pw_uid != uid:
+        raise KeyError(name)
+    return name
+
+
+_own_name = functools.cache(_name)
 
 
 def _gid(name: str) -> int | None:

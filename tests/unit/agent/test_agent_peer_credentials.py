@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import grp
 import os
 import pwd
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.peer_credentials import ancestry, container_of, credentials_of, is_still, known_group
+from agent import peer_credentials
+from agent.peer_credentials import ancestry, container_of, credentials_of, is_still, known_group, user_of
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can put on groups")
 
@@ -74,6 +76,24 @@ def test_a_name_that_leads_elsewhere_is_not_used(monkeypatch: pytest.MonkeyPatch
         assert credentials_of(connection)[:3] == (uid, f"uid:{uid}", False)
         monkeypatch.undo()
         assert credentials_of(connection).user == "bin"
+
+
+def test_the_agents_own_user_is_looked_up_once_and_others_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[int] = []
+    real, own = pwd.getpwuid, os.geteuid()
+    other = pwd.getpwnam("bin").pw_uid
+
+    def getpwuid(uid: int) -> pwd.struct_passwd:
+        looked_up.append(uid)
+        if len(looked_up) == 1:
+            raise KeyError("the directory does not answer")
+        return real(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", getpwuid)
+    monkeypatch.setattr(peer_credentials, "_own_name", functools.cache(peer_credentials._name))
+    assert user_of(own) == f"uid:{own}"
+    assert [user_of(uid) for uid in (own, other) * 2] == [real(own).pw_name, "bin"] * 2
+    assert looked_up == [own, own, other, other]
 
 
 def test_a_client_runs_in_the_container_of_its_cgroup_or_else_of_its_session(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from agent import peer_credentials
 from agent.peer_credentials import credentials_of
 from agent.stdio import UNCLAIMED_PER_USER, Stdio
 from penstock.client.errors import AgentUnavailable
@@ -115,6 +116,7 @@ async def test_a_client_without_a_name_passes_them_under_that_of_its_launch(
         raise KeyError(f"getpwuid(): uid not found: {uid}")
 
     monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.setattr(peer_credentials, "_own_name", peer_credentials._name)
     ends: list[int] = []
     token = await passes(tmp_path, ends)
     one, other = socket.socketpair()
