@@ -46,7 +46,7 @@ def _in_a_task(
 
     @wraps(work)
     def begin(self: Executor, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        task = asyncio.get_running_loop().create_task(work(self, *args, **kwargs))
+        task = self._loop.create_task(work(self, *args, **kwargs))
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
@@ -68,6 +68,7 @@ class Executor:
         self.stdio = stdio
         self._outputs = outputs
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
         self.removals = Removals(tree, limit_enforcer)
         self._retries = CgroupRetries()
         self._nice = NiceValues()
@@ -188,7 +189,7 @@ class Executor:
     def watch_orphan(self, container: str) -> None:
         """Carry out WatchOrphan."""
         self._orphans.add(container)
-        asyncio.get_running_loop().call_soon(self.look_at_orphans)
+        self._loop.call_soon(self.look_at_orphans)
 
     def look_at_orphans(self) -> None:
         """Report the end of each container without a parent whose last process is gone.
@@ -308,7 +309,7 @@ class Executor:
 
     def _weighs(self) -> bool:
         """Return whether ranks are cgroup weights here, rather than nice values, which only root can restore."""
-        return os.geteuid() != 0 or (self._tree is not None and "cpu" in self._tree.controllers)
+        return (self._tree is not None and "cpu" in self._tree.controllers) or os.geteuid() != 0
 
     async def _ask(self, ask: Callable[[Launcher], Awaitable[T]]) -> T:
         """Ask the launcher, or the next one if that died before it was asked.

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import structlog
@@ -106,6 +106,11 @@ class Shell:
             self._settle_launches(event)
         return reply
 
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the agent: asyncio asks the kernel for the process's number at each question for it."""
+        return asyncio.get_running_loop()
+
     @property
     def journal_writes(self) -> int:
         """How often a record was written or removed."""
@@ -131,7 +136,7 @@ class Shell:
             i.RemoveContainer: lambda gone: self._once_journaled(gone.container, partial(do.remove, gone.container)),
             i.WatchMemory: lambda watch: self.watch_memory(watch.on),
             i.Wake: lambda wake: self._wake_at(wake.at),
-            ReadCpuTimes: lambda read: asyncio.get_running_loop().call_soon(self.read_cpu_times, read),
+            ReadCpuTimes: lambda read: self._loop.call_soon(self.read_cpu_times, read),
             i.Explain: lambda action: self.note(action.what, **action.facts),
         }
 
@@ -218,7 +223,7 @@ class Shell:
         if self._alarm is not None:
             self._alarm.cancel()
         delay_s = max(0.0, at - time.monotonic())
-        self._alarm = asyncio.get_running_loop().call_later(delay_s, lambda: self.dispatch(e.Woken(time.time())))
+        self._alarm = self._loop.call_later(delay_s, lambda: self.dispatch(e.Woken(time.time())))
 
     async def launch(self, event: e.Requested[Launch] | e.AdoptRequested | e.LendRequested) -> Launched:
         """Start a command, or take in a process, and wait until it runs in its container.
@@ -231,7 +236,7 @@ class Shell:
             return container  # it is in a container already
         assert isinstance(container, str)
         self._refuse_unjournaled(container)
-        future: asyncio.Future[Launched] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Launched] = self._loop.create_future()
         self._launching[container] = future
         return await future
 

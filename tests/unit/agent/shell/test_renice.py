@@ -18,7 +18,7 @@ from tests.fakes.fake_cgroups import FakeCgroups
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root ranks by nice values")
-def test_the_processes_of_a_containers_cgroup_are_reniced_without_a_look_at_all_of_the_host(
+async def test_the_processes_of_a_containers_cgroup_are_reniced_without_a_look_at_all_of_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A host may have thousands of processes, and ranks change several times for each job."""
@@ -29,7 +29,7 @@ def test_the_processes_of_a_containers_cgroup_are_reniced_without_a_look_at_all_
     path = tree.create("c-1").path
     fake.mkdir(str(path / "made-by-its-process").encode())
     monkeypatch.setattr(psutil, "pids", lambda: pytest.fail("all processes of the host were listed"))
-    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as process:
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as process:  # noqa: ASYNC220 - for one turn
         try:
             fake.write(str(path / "made-by-its-process" / "cgroup.procs").encode(), str(process.pid))
             one.renice(i.Renice("c-1", process.pid, 7))
