@@ -44,9 +44,9 @@ def test_an_agent_that_dies_while_it_cancels_has_recorded_the_cancellation_first
     rooms: list[tuple[str, bool]] = []
 
     class Recording(Journal):
-        def write(self, room: str, key: str, value: object | None) -> bool:
+        def add(self, room: str, key: str, value: object | None) -> None:
             rooms.append((room, value is not None))
-            return super().write(room, key, value)
+            super().add(room, key, value)
 
     cancel_one(make_shell(Recording(tmp_path), has_master=True))
     assert rooms == [("jobs", True), (cancelled_jobs.ROOM, True), ("jobs", False)]
