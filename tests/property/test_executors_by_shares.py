@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.core import events as e
-from master.core import executor_round
+from master.core import executor_placement
 from master.ordering import Key
 from master.placement import Demands, Machines, turns
 from master.placement.drr import Ints
@@ -110,6 +110,6 @@ def some_nodes(rng: Random, nodes: list[str]) -> dict[str, Any]:
 def test_the_first_job_of_each_tenant_and_the_first_nodes_are_enough(seed: int) -> None:
     fast, patient = waiting(seed), waiting(seed)
     fast.round()
-    with patch.object(turns, "_Line", AllJobs), patch.object(executor_round, "machines_that_fit", all_that_fit):
+    with patch.object(turns, "_Line", AllJobs), patch.object(executor_placement, "machines_that_fit", all_that_fit):
         patient.round()
     assert fast.sent == patient.sent

@@ -238,17 +238,17 @@ def test_one_that_wants_nothing_but_slack_is_a_command_there() -> None:
 
 
 def test_nodes_that_have_not_reported_since_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from master.core import executor_round
+    from master.core import executor_placement
 
     looked: list[list[str]] = []
-    before = executor_round.free_capacity
+    before = executor_placement.free_capacity
 
     def watched(*arguments: Any) -> Any:
         room = before(*arguments)
         looked.append([node.name for node in room.nodes])
         return room
 
-    monkeypatch.setattr(executor_round, "free_capacity", watched)
+    monkeypatch.setattr(executor_placement, "free_capacity", watched)
     bed = ExecutorBed("a", "b", forecasts={APP: profile((3, 100), (3, 100))})
     bed.executors(executor("e0"), executor("e1"), executor("e2"))
     bed.round(0.1)
