@@ -2,7 +2,7 @@
 
 It starts containers, waits for them, and keeps their exits until an agent has recorded them. It outlives agents; with
 ``--leave-after`` it ends when nothing runs and no agent has connected for so long. It makes no decisions. It waits only
-in its selector, and no connection can affect another by what it sends or leaves unread.
+in its selector.
 """
 
 from __future__ import annotations
@@ -11,14 +11,10 @@ import contextlib
 import os
 import resource
 import select
-import selectors
 import signal
 import socket
-import struct
 import time
-from collections import deque
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,29 +26,17 @@ from agent.launcher.account import Account
 from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
 from agent.launcher.borrow import former, place_of, put_back
 from agent.launcher.child import Spawner
+from agent.launcher.connections import Connection, Connections
 from agent.launcher.descriptors import Reserve, Selector
-from agent.launcher.exits import Exits, say
+from agent.launcher.exits import Exits
 from agent.launcher.first_process import FirstProcess
-from agent.launcher.listening import listen, receive_with_descriptors
-from agent.launcher.messages import Adopt, Exited, Running, Start, widen
+from agent.launcher.listening import listen
+from agent.launcher.messages import Adopt, Exited, Running, Start
 from agent.launcher.session import kill_session
 from penstock import sdnotify
 
-#: More requests than a socket's buffer holds.
-_MOST_REQUESTS = 100_000
 #: The minimum time for the agent that started the launcher to connect.
 _FIRST_AGENT_S = 120.0
-#: The answer to a request that was to begin something.
-_NO_DESCRIPTOR = "the launcher has no free file descriptor; wait for the end of other containers"
-
-
-@dataclass(slots=True, eq=False)
-class _Agent:
-    """A connection, its peer's pid, and messages not sent yet."""
-
-    connection: socket.socket
-    pid: int
-    unsent: deque[bytes] = field(default_factory=deque)
 
 
 class Server:
@@ -69,14 +53,12 @@ class Server:
         self._reserve = Reserve()
         self._children: dict[str, FirstProcess] = {}
         self._starting: dict[str, FirstProcess] = {}
-        self._agents: set[_Agent] = set()
         self._ending = False
         self._stopping = False
-        self._catching_up = False
         self._instance = os.urandom(8).hex()
-        self._listening = listen(path)
+        listening = listen(path)
         self._exits = Exits(path.with_name("exits"))
-        self._selector.watch(self._listening, self._accept)
+        self._agents = Connections(listening, self._selector, self._opened, self._handle)
         woken, wake = socket.socketpair()  # a signal must end select(), which Python would resume
         wake.setblocking(False)
         signal.set_wakeup_fd(wake.fileno())
@@ -87,7 +69,7 @@ class Server:
         """Serve until an agent requested shutdown and nothing runs, the launcher idled too long, or :meth:`stop`."""
         sdnotify.notify("READY=1")
         while not self._stopping:
-            idle = not (self._children or self._starting or self._agents)
+            idle = not (self._children or self._starting or self._agents.pids())
             if idle and self._ending:
                 break
             if not self._selector.turn(self._patience_s if idle else None) and idle:  # for the whole time
@@ -119,103 +101,17 @@ class Server:
         """Handle a signal: make :meth:`serve` return after the present event."""
         self._stopping = True
 
-    # ------------------------------------------------------------ connections
-
-    def _accept(self, _: int) -> None:
-        connection = self._listening.accept()[0]
-        pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if uid not in (0, os.geteuid()):
-            connection.close()
-            return
-        connection.setblocking(False)
-        widen(connection)
-        agent = _Agent(connection, pid)
-        self._agents.add(agent)
-        self._ending = False
-        self._patience_s = self._leave_after_s
-        self._selector.watch(connection, lambda events: self._serve(agent, events))
-        self._send(agent, {"hello": str(self._cgroup_root or ""), "instance": self._instance, "groups": True})
-        for exited in self._exits:
-            self._send(agent, {"exited": exited})
-
-    def _serve(self, agent: _Agent, events: int) -> None:
-        if events & selectors.EVENT_WRITE:
-            self._flush(agent)
-        if events & selectors.EVENT_READ and agent in self._agents:
-            self._receive(agent)
-
-    def _receive(self, agent: _Agent) -> bool:
-        """Serve one request; return False if there was none, or if the agent is gone."""
-        try:
-            data, descriptors, complete = receive_with_descriptors(agent.connection)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data, descriptors, complete = b"", [], True
-        if not data:
-            self._drop(agent)
-            return False
-        try:
-            request = msgpack.unpackb(data)
-            request_id = int(request["id"])
-            answer = self._handle(agent, request_id, request, descriptors) if complete else {"error": _NO_DESCRIPTOR}
-        except (KeyError, TypeError, ValueError) as error:  # msgpack's errors are ValueErrors, too
-            say(f"not a request: {error!r}")
-            self._drop(agent)
-            return False
-        except OSError as error:
-            answer = {"error": f"{os.strerror(error.errno or 0)}: {request['do']}"}
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
-        if answer is not None:
-            self._send(agent, {"id": request_id, **answer})
-        return True
-
-    def _serve_others_first(self, asking: _Agent) -> None:
-        """Serve the pending requests of other connections.
-
-        An agent may have died right after requesting starts. The answer to its successor must include these, or the
-        successor would start the same work again.
-        """
-        if self._catching_up:  # another connection has asked which containers run
-            return
-        self._catching_up = True
-        for agent in self._agents - {asking}:
-            for _ in range(_MOST_REQUESTS):
-                if not self._receive(agent):
-                    break
-        self._catching_up = False
-
-    def _drop(self, agent: _Agent) -> None:
-        if agent in self._agents:
-            self._agents.discard(agent)
-            self._selector.unregister(agent.connection)
-            agent.connection.close()
-
-    def _send(self, agent: _Agent, message: dict[str, Any]) -> None:
-        agent.unsent.append(msgpack.packb(message))
-        self._flush(agent)
-
-    def _flush(self, agent: _Agent) -> None:
-        """Send as much as the socket takes; an agent that does not read delays no other."""
-        if agent not in self._agents:
-            return
-        while agent.unsent:
-            try:
-                agent.connection.send(agent.unsent[0])
-            except BlockingIOError:
-                break
-            except OSError:
-                self._drop(agent)  # its successor asks again
-                return
-            agent.unsent.popleft()
-        self._selector.want(agent.connection, to_write=bool(agent.unsent))
-
     # ------------------------------------------------------------ requests
 
+    def _opened(self, agent: Connection) -> None:
+        self._ending = False
+        self._patience_s = self._leave_after_s
+        self._agents.send(agent, {"hello": str(self._cgroup_root or ""), "instance": self._instance, "groups": True})
+        for exited in self._exits:
+            self._agents.send(agent, {"exited": exited})
+
     def _handle(
-        self, agent: _Agent, request_id: int, request: dict[str, Any], descriptors: list[int]
+        self, agent: Connection, request_id: int, request: dict[str, Any], descriptors: list[int]
     ) -> dict[str, Any] | None:
         """Return the answer; None if it follows later."""
         match request["do"]:
@@ -226,7 +122,7 @@ class Server:
             case "give_back":
                 return self._give_back(request["container"])
             case "running":
-                self._serve_others_first(agent)
+                self._agents.serve_others_first(agent)
                 return {"running": [child.running for child in (self._children | self._starting).values()]}
             case "signal":
                 self._signal(request["container"], int(request["signal"]))
@@ -243,7 +139,7 @@ class Server:
                 return {"error": f"unknown request {other!r}"}
         return {}
 
-    def _start(self, agent: _Agent, request_id: int, start: Start, descriptors: list[int]) -> dict[str, Any] | None:
+    def _start(self, agent: Connection, request_id: int, start: Start, descriptors: list[int]) -> dict[str, Any] | None:
         if start.container in self._children or start.container in self._starting:
             return {"error": f"container {start.container!r} runs already"}
         stdin, stdout, stderr, *procs = descriptors
@@ -256,7 +152,7 @@ class Server:
         self._selector.watch(report, lambda _: self._reported(agent, request_id, child, report))
         return None
 
-    def _reported(self, agent: _Agent, request_id: int, child: FirstProcess, report: int) -> None:
+    def _reported(self, agent: Connection, request_id: int, child: FirstProcess, report: int) -> None:
         """Read from the child's pipe, which exec closes (or the child's death: then an exit follows)."""
         data = os.read(report, select.PIPE_BUF)
         if data:
@@ -274,24 +170,24 @@ class Server:
                 failure = {"error": fields[0], "status": fields[1]}
         self._started(agent, request_id, child, failure)
 
-    def _started(self, agent: _Agent, request_id: int, child: FirstProcess, failure: dict[str, Any] | None) -> None:
+    def _started(self, agent: Connection, request_id: int, child: FirstProcess, failure: dict[str, Any] | None) -> None:
         container = child.running.container
         del self._starting[container]
         if failure and agent in self._agents:
             self._selector.watch(child.pidfd, lambda _: self._clean_up(child))
-            self._send(agent, {"id": request_id, **failure})
+            self._agents.send(agent, {"id": request_id, **failure})
             return
         # The requesting agent may be gone; its successor learns of a failure as an exit (127).
         self._children[container] = child
         self._selector.watch(child.pidfd, lambda _: self._reap(container))
-        self._send(agent, {"id": request_id, "pid": child.running.pid})
+        self._agents.send(agent, {"id": request_id, "pid": child.running.pid})
 
     def _adopt(self, asked: Adopt, borrow: bool, procs_fd: int | None = None) -> dict[str, Any]:
         container = asked.container
         if container in self._children or container in self._starting:
             return {"error": f"container {container!r} runs already"}
-        os.close(os.dup(self._listening.fileno()))  # there is one for the pidfd; the reserve is for the rest
-        ours = {os.getpid(), *(agent.pid for agent in self._agents)}
+        os.close(os.dup(self._wake.fileno()))  # there is one for the pidfd; the reserve is for the rest
+        ours = {os.getpid(), *self._agents.pids()}
         with self._reserve:
             holder = cgroup_of(os.getpid())
             tree = holder.removesuffix("holder") + "containers/" if self._cgroup_root is not None else None
@@ -363,8 +259,7 @@ class Server:
             ended_at=time.time(),
         )
         self._exits.add(exited)  # first, because an agent may acknowledge it at once
-        for agent in list(self._agents):
-            self._send(agent, {"exited": exited})
+        self._agents.send_to_all({"exited": exited})
 
     def _signal(self, container: str, signum: int) -> None:
         child = self._children.get(container)
