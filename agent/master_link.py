@@ -180,7 +180,7 @@ class MasterLink:
             capacity=settings.capacity,
             load=self._serving(node.held.registering(node.load(time.monotonic()))),
             t_alloc=settings.t_alloc,
-            jobs=node.job_states(),
+            jobs=node.client_jobs.states(),
             ready=[tasks for job in here for tasks in unplaced(job)],
             placed=node.held.report(),
             awaited=[task for job in here for task in awaited(job)],
@@ -221,7 +221,7 @@ class MasterLink:
             node.name_tenants(None)
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept | self._kept, {}
-        for params in [*node.skipped_progress(read=answer.skipped_tasks), *kept.values()]:
+        for params in [*node.client_jobs.skipped_progress(read=answer.skipped_tasks), *kept.values()]:
             self._send_to(peer, params)
 
     def _serving(self, load: api.Load) -> api.Load:
@@ -244,7 +244,7 @@ class MasterLink:
             use = params.use if node.attained.lasts_read else None
             failed = params.failed if self._reads_failed else ""
             is_read = self._reads_at_end and params.job in self._unreported
-            at_end = node.at_end_for_master(params.at_end if is_read else None)
+            at_end = node.client_jobs.at_end_for_master(params.at_end if is_read else None)
             sent = msgspec.structs.replace(params, use=use, failed=failed, at_end=at_end)
         while isinstance(params, api.CommandEnded) and node.executors.surrogate.owes and not peer.closed:
             peer.notify(api.HEARTBEAT.name, node.heartbeat(time.monotonic()))

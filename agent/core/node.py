@@ -9,21 +9,19 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
-from msgspec.structs import replace
-
-from agent.core import cores, floors, origin_journal, quotas, starvation, tasks
+from agent.core import cores, origin_journal, quotas, starvation
 from agent.core import events as e
 from agent.core.client_containers import ClientContainers
+from agent.core.client_jobs import ClientJobs
 from agent.core.container_events import ContainerEvents
 from agent.core.draining import Drain
-from agent.core.instructions import Instruction, Notify, Reply, SendToMaster, Wake
+from agent.core.instructions import Instruction, Reply, Wake
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.lent_containers import LentContainers
 from agent.core.master_decisions import MasterDecisions
 from agent.core.node_state import NodeState
 from agent.core.placed_work import PlacedWork
 from agent.core.preemption_actions import PreemptionActions
-from agent.core.records import JobRecord, job_state
 from agent.core.recovery import Recovery
 from agent.core.reporting import Reports
 from agent.core.session import Session
@@ -31,23 +29,9 @@ from agent.core.settings import NodeSettings
 from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
-from penstock.model.work import StageProgress, without_skipped
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import (
-    Cancel,
-    Complete,
-    Done,
-    EndJob,
-    JobRegistered,
-    Place,
-    Progress,
-    Submit,
-    Submitted,
-    TaskRefs,
-)
-from penstock.wire.errors import bad_request, unavailable
-from penstock.wire.job_end_api import JobAtEnd
-from penstock.wire.master_api import Heartbeat, JobState, Load
+from penstock.wire.agent_api import Cancel, Complete, Done, Submit, Submitted
+from penstock.wire.master_api import Heartbeat, Load
 
 _DONE = Reply(Done())
 #: Events after which the next profile slot, end of a grace period or look at the CPU time may differ. Monotasks' events
@@ -93,6 +77,9 @@ class Node(NodeState):
             settings, self._members, self.queues, self.held, self.containers, self.ranks, self.elasticity,
             self.executors, self.resources, self.slack, self.preemption, self.slot_grants, self._lifecycle, self.drain,
         )  # fmt: skip
+        self.client_jobs = ClientJobs(
+            settings, self._members, self.cancelled_jobs, self.held, self.ranks, self._lifecycle, self._ids
+        )
         self._client_containers = ClientContainers(
             settings, self._members, self.containers, self.elasticity, self.ranks, self.resources, self.slack,
             self._lent, self._ids,
@@ -114,7 +101,6 @@ class Node(NodeState):
             self.resources, self.slack, self.drain,
         )  # fmt: skip
         self._waits = starvation.WaitsJournal()
-        self._skipped_read = False  # by the master: skipped tasks
         self._wake: float | None = None
         self.decided = 0
         self._handlers = self._routes()
@@ -127,14 +113,14 @@ class Node(NodeState):
             m.CANCEL: self._cancelled,
             e.SessionOpened: self._session_opened,
             e.SessionClosed: self._session_closed,
-            e.JobRegistered: self._job_registered,
+            e.JobRegistered: self.client_jobs.register,
             e.JobIntroduced: self._lifecycle.welcome,
-            m.END_JOB: self._job_end_requested,
+            m.END_JOB: self.client_jobs.end,
             m.LEAVE_JOB: self._lifecycle.left,
-            m.PLACE: self._placement_requested,
-            m.TASKS_DONE: self._tasks_done,
-            m.CANCEL_TASKS: self._tasks_cancelled,
-            m.PROGRESS: self._progress,
+            m.PLACE: self.client_jobs.place,
+            m.TASKS_DONE: self.client_jobs.tasks_done,
+            m.CANCEL_TASKS: self.client_jobs.cancel_tasks,
+            m.PROGRESS: self.client_jobs.progress,
             m.LAUNCH: self._client_containers.launch,
             e.AdoptRequested: self._client_containers.adopt,
             e.LendRequested: self._client_containers.lend,
@@ -194,33 +180,15 @@ class Node(NodeState):
     def link_opens(self) -> None:
         """Start over on a new connection to the master, which numbers requests anew and has lost all reports."""
         self.decided = 0
-        self._skipped_read = False
+        self.client_jobs.link_opens()
         self._reports.link_opens()
-
-    def skipped_progress(self, *, read: bool) -> list[Progress]:
-        """Return the skipped tasks of jobs, which the registration lacks, if the master reads them (``read``)."""
-        self._skipped_read = read
-        here = [job for job in self.jobs.values() if job.record.here and any(stage.skipped for stage in job.stages)]
-        return [Progress(job=job.record.job, stages=job.stages) for job in here] if read else []
-
-    def at_end_for_master(self, at_end: JobAtEnd | None) -> JobAtEnd | None:
-        """Return the record of an ended job as the master reads it."""
-        return at_end and replace(at_end, stages=self._stages_for_master(at_end.stages))
-
-    def _stages_for_master(self, stages: list[StageProgress]) -> list[StageProgress]:
-        return stages if self._skipped_read else without_skipped(stages)
 
     def name_tenants(self, configured: Mapping[str, tuple[str, float]] | None) -> None:
         """Divide the node among these users' tenants, as the master is configured; None: not, until it names some."""
         self._members.name_tenants(configured)
         self.ranks.due = True
 
-    def job_states(self) -> list[JobState]:
-        """Return the jobs whose origin is this node, for a master that rebuilds its state."""
-        here = [job for job in self.jobs.values() if job.record.here]
-        return [job_state(job.record, self._stages_for_master(job.stages)) for job in here]
-
-    # ------------------------------------------------------------ sessions and jobs
+    # ------------------------------------------------------------ sessions
 
     def _session_opened(self, event: e.SessionOpened, now: float) -> list[Instruction]:
         session = Session(event.session, event.user, event.client, event.operator, event.container)
@@ -237,39 +205,6 @@ class Node(NodeState):
             if record is not None and not record.spec.detach:
                 instructions += self.containers.stop(container, EndedBy.DISCONNECTED, session.disconnected)
         return instructions
-
-    def _job_registered(self, event: e.JobRegistered, now: float) -> list[Instruction]:
-        session = self.sessions[event.session]
-        request = event.request
-        if request.priority != request.priority:
-            raise bad_request("not a number", field="priority")
-        if request.job in self.cancelled_jobs and request.job not in self.jobs:
-            notification = self.cancelled_jobs.notification(session, request.job)
-            return [notification, Reply(JobRegistered(job=request.job, admitted=False))]
-        if request.job:
-            job = self._members.job_of(event.session, request.job, member=False)
-            instructions: list[Instruction] = [Notify(event.session, job.waiting())] if job.waits else []
-            instructions += [Notify(event.session, ended) for ended in origin_journal.own_ends(job)]
-        else:
-            quotas.check_job(session, self.settings.quotas, self.jobs.values())
-            fresh = f"{self.settings.node}-{next(self._ids)}"
-            slack_only = request.opportunistic == "only"  # it takes nothing that could be reserved
-            alone = not self.settings.has_master
-            record = JobRecord(
-                job=fresh, name=request.name, user=session.user, memory_bytes=0 if slack_only else request.memory_bytes,
-                priority=request.priority, ordered=alone, submitted_at=event.at, admitted=alone,
-                opportunistic=request.opportunistic, reservation=request.reservation,
-            )  # fmt: skip
-            job, instructions = self._lifecycle.add(record, now, inside=session.container)
-            if self.settings.has_master:
-                instructions.append(SendToMaster(job_state(record)))
-        self._members.join(session, job)
-        reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
-        return [Reply(reply), *instructions, *(self.ranks.rank(now) if session.container else ())]
-
-    def _job_end_requested(self, event: e.Requested[EndJob], now: float) -> list[Instruction]:
-        job = self._members.job_of(event.session, event.params.job)
-        return [_DONE, *self._lifecycle.end(job, now, failed=event.params.failed)]
 
     # ------------------------------------------------------------ monotasks: the hot path
 
@@ -299,38 +234,7 @@ class Node(NodeState):
         granted = self.queues.cancel(event.session, unwanted.job, unwanted.ids, now)
         return [_DONE, *self.slot_grants.granted(granted, now)]
 
-    # ------------------------------------------------------------ placement
-
-    def _placement_requested(self, event: e.Requested[Place], now: float) -> list[Instruction]:
-        wanted = event.params
-        job = self._members.job_of(event.session, wanted.job)
-        if not self.settings.has_master:
-            raise unavailable("this agent has no master to place tasks", remedy="set `master` in its configuration")
-        opened, bounds = self.sessions[event.session], self.settings.quotas
-        quotas.check_tasks(opened, bounds, self.jobs.values(), sum(task.task not in job.tasks for task in wanted.tasks))
-        refused = floors.refused_tasks(wanted.tasks, job.tasks, recovered=job.recovered)
-        if refused and not job.recovered:  # else an agent of an earlier version may have accepted the request
-            raise next(iter(refused.values()))
-        for command in filter(None, (task.command for task in wanted.tasks)):
-            quotas.check_pids(opened, bounds, command.limits)
-        return [_DONE, *tasks.place(job, wanted.stage, wanted.tasks, wanted.opportunistic, refused)]
-
-    def _tasks_done(self, event: e.Requested[TaskRefs], now: float) -> list[Instruction]:
-        job = self._members.job_of(event.session, event.params.job)
-        return [_DONE, *tasks.done(job, event.params.tasks, self.held)]
-
-    def _tasks_cancelled(self, event: e.Requested[TaskRefs], now: float) -> list[Instruction]:
-        job = self._members.job_of(event.session, event.params.job)
-        return [_DONE, *tasks.cancel(job, event.params.tasks)]
-
-    def _progress(self, event: e.Requested[Progress], now: float) -> list[Instruction]:
-        """Store the progress: the master orders jobs by it, and is told again if it rebuilds its state."""
-        job = self._members.job_of(event.session, event.params.job)
-        has_news = job.report(event.params.stages)
-        if not (job.record.here and self.settings.has_master):
-            return [_DONE]
-        message = Progress(job=event.params.job, stages=self._stages_for_master(event.params.stages))
-        return [_DONE, SendToMaster(message, may_wait=not has_news)]
+    # ------------------------------------------------------------ samples and alarms
 
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Apply a sample: preemption uses it, and so does every admission until the next one."""
@@ -347,6 +251,10 @@ class Node(NodeState):
         instructions += self.preemption.sampled(event.snapshot, event.at, now)
         instructions += self._placed.sampled(now)
         return instructions + self.ranks.sampled(now, acted=bool(instructions))
+
+    def _memory_checked(self, event: e.MemoryChecked, now: float) -> list[Instruction]:
+        self.resources.snapshot = event.snapshot
+        return self.preemption.memory_checked(event, now)
 
     def _cpu_times_read(self, event: e.CpuTimesRead, now: float) -> list[Instruction]:
         self.resources.snapshot = event.snapshot
@@ -373,15 +281,13 @@ class Node(NodeState):
         self.decided = event.number
         return instructions
 
-    def _memory_checked(self, event: e.MemoryChecked, now: float) -> list[Instruction]:
-        self.resources.snapshot = event.snapshot
-        return self.preemption.memory_checked(event, now)
-
     def _reconfigured(self, event: e.Reconfigured, now: float) -> list[Instruction]:
         """Give every part that keeps settings its new ones. Grants remain."""
         self.settings = after = self.settings.changed(event.settings)
         self.queues.reconfigure(after.disk_small_bytes, after.lease_s, after.lease_kept_s, after.job_wait_max_s)
-        for owner in (self.slot_grants, self._placed, self.ranks, self.elasticity, self._client_containers):
+        for owner in (
+            self.slot_grants, self._placed, self.ranks, self.elasticity, self.client_jobs, self._client_containers
+        ):  # fmt: skip
             owner.settings = after
         self.slack.reconfigure(after)
         return self.containers.keep(after.keep_ended) + self.preemption.reconfigure(after, event.at, now)

@@ -204,7 +204,7 @@ class SimulatedCluster:
                     capacity=node.settings.capacity,
                     load=node.load(self.clock.now_s),
                     t_alloc=node.settings.t_alloc,
-                    jobs=node.job_states(),
+                    jobs=node.client_jobs.states(),
                     ready=[tasks for job in here for tasks in unplaced(job)],
                     placed=node.held.report(),
                 ),

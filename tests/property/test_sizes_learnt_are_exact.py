@@ -82,7 +82,7 @@ class Measured(RuleBasedStateMachine):
         agent.link_opens()
         registration = api.Register(
             protocol=1, node=name, version="0", capacity=agent.settings.capacity, load=agent.load(self.now),
-            jobs=agent.job_states(), complete=True,
+            jobs=agent.client_jobs.states(), complete=True,
         )  # fmt: skip
         self.master(m.Received(name, registration))
         agent.attained.lasts_read = True

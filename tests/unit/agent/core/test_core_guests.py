@@ -31,7 +31,7 @@ def join(bed: NodeBed, session: int) -> None:
 def test_it_is_joined_and_dropped_with_the_last_connection_without_a_message_to_its_origin(bed: NodeBed) -> None:
     join(bed, 1)
     assert bed.node.jobs[JOB].record.priority == 7.0
-    assert bed.node.job_states() == [], "it is its origin that speaks for it"
+    assert bed.node.client_jobs.states() == [], "it is its origin that speaks for it"
     after = bed.handle(e.SessionClosed(1))
     assert JOB not in bed.node.jobs
     assert not [one for one in after if isinstance(one, i.SendToMaster)]

@@ -33,18 +33,20 @@ def test_a_registration_has_none_and_a_master_that_reads_them_is_told_after_it(b
     job = reported(bed)
     for reads in (True, False):
         bed.node.link_opens()
-        [state] = bed.node.job_states()
+        [state] = bed.node.client_jobs.states()
         assert state.stages == OLDER
-        assert bed.node.skipped_progress(read=reads) == ([Progress(job=job, stages=STAGES)] if reads else [])
+        assert bed.node.client_jobs.skipped_progress(read=reads) == (
+            [Progress(job=job, stages=STAGES)] if reads else []
+        )
 
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_only_a_master_that_reads_them_is_told(bed: NodeBed, reads: bool) -> None:
-    bed.node.skipped_progress(read=reads)
+    bed.node.client_jobs.skipped_progress(read=reads)
     job = reported(bed)
     [told] = bed.to_master(api.Progress)
     assert told.stages == (STAGES if reads else OLDER)
     bed.send(e.Requested(m.END_JOB, 1, EndJob(job=job)))
     [ended] = bed.to_master(api.JobEnded)
-    at_end = bed.node.at_end_for_master(ended.at_end)
+    at_end = bed.node.client_jobs.at_end_for_master(ended.at_end)
     assert at_end is not None and at_end.stages == (STAGES if reads else OLDER)
