@@ -208,19 +208,15 @@ class Agent:
         return tree
 
     def _watch_over(self, tree: CgroupTree, capacity: Capacity) -> None:
-        """Limit all containers together, and watch their memory."""
-        not_enforced.warn(tree.missing, self._cap(capacity))
+        """Limit all containers together to the node's capacity, and watch their memory."""
+        cores = capacity.cores if capacity.cores < (os.cpu_count() or 1) else None
+        pids = process.pids_for_containers()
+        capped = self._limit_enforcer.parent.cap(memory_bytes=capacity.memory_bytes, cores=cores, pids=pids)
+        not_enforced.warn(tree.missing, capped)
         above_bytes = self._memory_worth_a_look(capacity)
         self._watch = MemoryWatch(tree, self._config.memory_look_interval_s, above_bytes, self._look)
         self._shell.watch_memory = self._watch.switch
         self._closers.append(self._watch.close)
-
-    def _cap(self, capacity: Capacity) -> dict[str, str]:
-        """Limit all containers together to the node's capacity; return each limit that cannot be enforced → why."""
-        cores = capacity.cores if capacity.cores < (os.cpu_count() or 1) else None
-        return self._limit_enforcer.parent.cap(
-            memory_bytes=capacity.memory_bytes, cores=cores, pids=process.pids_for_containers()
-        )
 
     def _limit_network(self) -> NetworkLimiter | None:
         if (network := self._enforcement.get("network")) is None or not network.ok:

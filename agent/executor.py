@@ -80,9 +80,7 @@ class Executor:
         reach(Point.KILL_ASKED)
         if self._tree is not None:
             self._retries.act("kill", container, partial(self._kill, container, self._tree.get(container)))
-            self._kill_session(container, outside=True)
-        else:
-            self._kill_session(container)
+        self._kill_session(container, outside=self._tree is not None)
         reach(Point.KILL_DONE)
 
     def freeze(self, container: str, *, frozen: bool) -> None:
@@ -138,7 +136,7 @@ class Executor:
         return cgroup.end(self._let_end(container, cgroup))
 
     def _let_end(self, container: str, cgroup: Cgroup) -> bool:
-        """Give the processes that remain the processor to end; return whether any do."""
+        """Let the processes that remain have the processor, so that they end; return whether there are any."""
         if lives := cgroup.populated():
             self._limit_enforcer.let_end(container)
         return lives
@@ -208,7 +206,7 @@ class Executor:
                 self.exited(Exited(container, None, None, 0.0, 0, time.time()))
 
     async def settled(self, container: str) -> None:
-        """Wait until the kernel has the container's latest limits."""
+        """Wait until the kernel has the container's latest limits; report those that are not enforced."""
         await self._limit_enforcer.settled(container)
         self._limit_enforcer.report(container)
 

@@ -125,7 +125,7 @@ class LimitEnforcer:
             one.worker = asyncio.get_running_loop().create_task(self._work(container, one))
 
     def ends(self, container: str) -> None:
-        """Let a container end that has notice of it: with it, all of them are not behind the host's other processes."""
+        """Note that a container is about to end: until it has, none of them is behind the host's other processes."""
         if (one := self._containers.get(container)) is not None:
             one.ending = True
             self._set_class()
@@ -308,8 +308,7 @@ class LimitEnforcer:
             if self._network is None or one.slot is None:
                 not_enforced |= _without_network(wanted, _NO_NETWORK if self._network is None else _NO_SLOT)
             else:
-                unmet = await result_of(self._network.change(one.slot, shape_of(wanted)))
-                not_enforced |= unmet
+                not_enforced |= await result_of(self._network.change(one.slot, shape_of(wanted)))
             reach(Point.CONFINE_NETWORK_DONE)
         return not_enforced
 
@@ -380,7 +379,7 @@ class LimitEnforcer:
                 log.error("a job's cgroup could not be changed", what=what, why=why)
 
     def _set_class(self) -> None:
-        """While all containers are opportunistic and go on, they are together behind the host's other processes."""
+        """Put the containers behind the host's other processes while all are opportunistic and none is ending."""
         each = self._containers.values()
         self.parent.make_idle(bool(each) and all(one.wanted.opportunistic and not one.ending for one in each))
 

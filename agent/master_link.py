@@ -296,7 +296,7 @@ class MasterLink:
         raise ConnectionResetError("the master closed the connection")
 
     def sampled(self) -> None:
-        """Send what a new sample says: the master orders jobs by the service that they have received."""
+        """Send a new sample in a heartbeat: the master orders jobs by the service that they have received."""
         now = self._loop.time()
         if now >= next_tick_s(self._sampled_at, self._heartbeat_s) - _LATE * self._heartbeat_s:
             self._sampled_at = now

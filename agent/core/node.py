@@ -50,7 +50,7 @@ _MAY_FREE_SLACK: frozenset[object] = frozenset({e.ContainerExited, e.ContainerNo
 
 
 class Node(NodeState):
-    """The way of each event through the owners of the node's state, and the owners that follow such a way.
+    """Routes each event to the owners of the node's state, and has those that act on several of them.
 
     The owners are built from the lower to the higher ones: each gets those that it changes or reads, and none gets the
     node.

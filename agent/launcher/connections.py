@@ -17,6 +17,7 @@ from agent.launcher.descriptors import Selector
 from agent.launcher.exits import say
 from agent.launcher.listening import receive_with_descriptors
 from agent.launcher.messages import widen
+from penstock.peer_credentials import is_trusted
 
 #: More requests than a socket's buffer holds.
 _MOST_REQUESTS = 100_000
@@ -33,26 +34,22 @@ class Connection:
     unsent: deque[bytes] = field(default_factory=deque)
 
 
+@dataclass(slots=True, eq=False)
 class Connections:
-    """The open connections of processes of root and of the launcher's user."""
+    """The open connections of processes of root and of the launcher's user.
 
-    def __init__(
-        self,
-        listening: socket.socket,
-        selector: Selector,
-        on_opened: Callable[[Connection], None],
-        answer: Callable[[Connection, int, dict[str, Any], list[int]], dict[str, Any] | None],
-    ) -> None:
-        """``answer`` gets a request with its id and its descriptors, which are closed afterwards; None: the answer
-        follows later.
-        """
-        self._listening = listening
-        self._selector = selector
-        self._on_opened = on_opened
-        self._answer = answer
-        self._open: set[Connection] = set()
-        self._catching_up = False
-        selector.watch(listening, self._accept)
+    ``_answer`` gets a request with its id and its descriptors, which are closed afterwards; None: its answer follows.
+    """
+
+    _listening: socket.socket
+    _selector: Selector
+    _on_opened: Callable[[Connection], None]
+    _answer: Callable[[Connection, int, dict[str, Any], list[int]], dict[str, Any] | None]
+    _open: set[Connection] = field(init=False, default_factory=set)
+    _catching_up: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self._selector.watch(self._listening, self._accept)
 
     def __contains__(self, connection: Connection) -> bool:
         return connection in self._open
@@ -88,8 +85,8 @@ class Connections:
 
     def _accept(self, _: int) -> None:
         accepted = self._listening.accept()[0]
-        pid, uid, _ = struct.unpack("3i", accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if uid not in (0, os.geteuid()):
+        pid, uid, _ = struct.unpack("iII", accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if not is_trusted(uid):
             accepted.close()
             return
         accepted.setblocking(False)

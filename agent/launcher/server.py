@@ -265,13 +265,11 @@ class Server:
         child = self._children.get(container)
         if child is None:
             return
-        try:
+        with contextlib.suppress(ProcessLookupError):
             if child.adopted:
                 signal.pidfd_send_signal(child.pidfd, signum)  # its process group may contain other processes
             else:
                 os.killpg(child.running.pid, signum)  # not reaped yet, so the pid is still the container's
-        except ProcessLookupError:
-            return
 
     def _kill_outside(self, container: str) -> None:
         with self._reserve, contextlib.suppress(ProcessLookupError):

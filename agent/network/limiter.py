@@ -231,7 +231,9 @@ class NetworkLimiter:
             if stood and self._needed(tree) and not tree.installed:  # another root is in its place, for example
                 for slot in self._containers:
                     self._carry_out(slot)
-        repaired += self._remove_roots(roots - {tree.link.index for tree in self._trees})
+        for index in sorted(roots - {tree.link.index for tree in self._trees}):
+            self._htb.uninstall(index)
+            repaired.append(f"a tree on link {index}, which is no longer limited, was removed")
         known_cgroups = [container.cgroup for container in self._containers.values()]
         return repaired + (_stray_programs(under, known_cgroups) if under is not None else [])
 
@@ -353,12 +355,6 @@ class NetworkLimiter:
         if former is not None and former.installed:  # its classes belong to a tree for another rate
             former.remove()
         return HtbTree(self._htb, link, link_bytes_per_s)
-
-    def _remove_roots(self, strays: set[int]) -> list[str]:
-        """Remove our roots from links that are no longer to be limited."""
-        for index in strays:
-            self._htb.uninstall(index)
-        return [f"a tree on link {index}, which is no longer limited, was removed" for index in sorted(strays)]
 
 
 def _unmark(cgroup: Path) -> int:

@@ -273,7 +273,7 @@ class Engine:
             if (deadline := session.deadline) is not None:
                 self._timer = self.loop.call_later(max(0.0, deadline - time.monotonic()), self._end_of_patience)
         elif self._asking is None and any(session.waiting.values()):
-            self._asking = self.loop.call_later(_ASK_EVERY_S, self._ask_for_life)
+            self._asking = self.loop.call_later(_ASK_EVERY_S, self._check_liveness)
 
     def _end_of_patience(self) -> None:
         self._timer = None
@@ -305,12 +305,12 @@ class Engine:
         if (at := self._session.next_expiry(now)) is not None:
             self._expire_at(at)
 
-    def _ask_for_life(self) -> None:
+    def _check_liveness(self) -> None:
         self._asking = None
         if self._job is not None and self._session.answers and any(self._session.waiting.values()):
-            self._asking = self.loop.create_task(self._sign_of_life(self._job))
+            self._asking = self.loop.create_task(self._wait_for_answer(self._job))
 
-    async def _sign_of_life(self, job: Job) -> None:
+    async def _wait_for_answer(self, job: Job) -> None:
         """Treat an agent that does not answer as away, although connected; a late answer ends that outage."""
         began = time.monotonic()
         answer = asyncio.ensure_future(job.tasks_done([]))
@@ -318,7 +318,12 @@ class Engine:
         try:
             await asyncio.wait([answer], timeout=self._arguments.patience_s + _ANSWER_S)
             if not answer.done() and self._session.answers:
-                self._silent(began)
+                self._reason = str(unavailable(str(self.link.where), TimeoutError()))
+                self.connected.clear()
+                self._answered.clear()
+                self._session.lost(began)
+                self._give_up()
+                self._arm()
                 await asyncio.wait([answer])
                 error = answer.exception()
                 if job is self._job and self.link.up and (error is None or isinstance(error, RpcError)):
@@ -326,14 +331,6 @@ class Engine:
         finally:
             answer.cancel()
             self._asking = None
-        self._arm()
-
-    def _silent(self, since: float) -> None:
-        self._reason = str(unavailable(str(self.link.where), TimeoutError()))
-        self.connected.clear()
-        self._answered.clear()
-        self._session.lost(since)
-        self._give_up()
         self._arm()
 
     # ------------------------------------------------------------ the thread

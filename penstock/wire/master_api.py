@@ -189,7 +189,7 @@ class Registered(Result, frozen=True):
 
 class Heartbeat(Params, frozen=True):
     """``decided`` is the number of the last ``decide`` request that ``load`` includes. ``executors`` is their use, and
-    ``commands`` those ended, since the last report. ``own`` is the work on a drained node of no job of the master."""
+    ``commands`` those ended, since the last report. ``own`` is a drained node's work for jobs that the master lacks."""
 
     load: Load
     decided: int = 0
@@ -279,7 +279,7 @@ class TellWaiting(Decision, frozen=True, tag="waiting"):
 
 class SetPriority(Decision, frozen=True, tag="priority"):
     """To every agent that serves the job: its priority in the queues (larger first), and the cores of the node that its
-    reservation promises it now; 0: its time has not come, nor is what its tasks state promised; None: that is.
+    reservation promises it now. 0: none yet, nor are those promised that its tasks state; None: no reservation.
     Nodes are divided among the tenants of their jobs by ``tenant_weight``; ``tenant`` "": tenants have no shares."""
 
     job: str
