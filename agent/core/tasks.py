@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
@@ -15,7 +15,6 @@ from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.model.life_cycle import next_state
 from penstock.model.work import Opportunistic
 from penstock.wire.agent_api import TaskEnded, TaskPlaced, TaskStuck
-from penstock.wire.errors import RpcError, bad_request, refused
 from penstock.wire.job_end_api import JobAtEnd
 from penstock.wire.jobs_api import MOST_FAILURES, TaskFailure
 from penstock.wire.master_api import (
@@ -26,7 +25,6 @@ from penstock.wire.master_api import (
     PlacedTask,
     ReadyTasks,
     TasksCancelled,
-    TasksDone,
     TellEnded,
     TellPlaced,
     TellStuck,
@@ -159,57 +157,6 @@ class HeldTasks:
         return [Record(ROOM, journal_key(event.job, event.task), None)]
 
 
-def place(
-    job: Job, stage: str, requests: list[TaskRequest], asked: Opportunistic, wrong: Mapping[str, RpcError]
-) -> list[Instruction]:
-    """Ask the master to place tasks. For tasks asked for before, repeat the answers so far. Those that are ``wrong``
-    end as refused; the master may know them from an earlier agent, so they are cancelled there.
-
-    Raises:
-        RpcError: ``bad_request``: the same task twice in one request, or an amount that is negative or not a number;
-            ``refused``: see :func:`_speaks_for`.
-    """
-    _speaks_for(job)
-    _check(requests)
-    instructions: list[Instruction] = []
-    fresh: list[TaskRequest] = []
-    opportunistic = job.record.allows(stage, asked)
-    for request in requests:
-        known = job.tasks.get(request.task)
-        if known is None:
-            known = job.tasks[request.task] = TaskHere(stage, request, opportunistic)
-            if request.task in wrong:
-                known.end(Ended(by=EndedBy.REFUSED, reason=str(wrong[request.task])))
-            else:
-                fresh.append(request)
-        elif not known.stage:  # the master placed it for an earlier agent, and was first to name it
-            known.stage, known.request, known.opportunistic = stage, request, opportunistic
-            if known.ended is None:
-                fresh.append(request)  # a master that was restarted since knows the task only from its node
-            instructions += origin_journal.keep_awaited(job, request.task)
-        if known.node:
-            instructions += job.notify(TaskPlaced(job=job.record.job, task=request.task, node=known.node))
-        if known.ended is not None:
-            over = TaskEnded(job=job.record.job, task=request.task, node=known.node, ended=known.ended)
-            instructions += job.notify(over)
-    if fresh:
-        ready = ReadyTasks(job=job.record.job, stage=stage, tasks=fresh, opportunistic=opportunistic)
-        instructions.append(SendToMaster(ready))
-    if wrong:
-        instructions.append(SendToMaster(TasksCancelled(job=job.record.job, tasks=list(wrong))))
-    return instructions
-
-
-def _check(requests: list[TaskRequest]) -> None:
-    seen: set[str] = set()
-    for index, request in enumerate(requests):
-        if request.task in seen:
-            raise bad_request(f"task {request.task!r} is listed twice in one request", field=f"tasks[{index}].task")
-        if not request.usage.is_valid():
-            raise bad_request("expected non-negative numbers", field=f"tasks[{index}].usage")
-        seen.add(request.task)
-
-
 def unplaced(job: Job) -> list[ReadyTasks]:
     """Return the tasks waiting for a place, by stage, for a master that rebuilds its state."""
     stages: dict[tuple[str, Opportunistic], list[TaskRequest]] = {}
@@ -286,66 +233,3 @@ def apply(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instru
     known.end(decision.ended, decision.node)
     over = TaskEnded(job=decision.job, task=decision.task, node=decision.node, ended=decision.ended)
     return origin_journal.ended(job, decision.task) + job.notify(over)
-
-
-def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
-    """Free the memory of tasks that a framework finished itself, here and at the master.
-
-    Raises:
-        RpcError: ``bad_request``: one of them is a command, whose end only its process tells.
-    """
-    if not names:
-        return []  # a framework that waits says that it is there
-    for index, name in enumerate(names):
-        here, placed = job.tasks.get(name), held.by_key.get((job.record.job, name))
-        unfinished = [each.request for each in (here, placed) if each is not None and each.state != "ended"]
-        if any(request.command is not None for request in unfinished):
-            reason = f"task {name!r} is a command, which is done when its process ends"
-            raise bad_request(reason, field=f"tasks[{index}]", remedy="cancel_tasks ends it before")
-    instructions: list[Instruction] = []
-    for name in names:
-        task = job.tasks.get(name)
-        if task is not None and task.state != "ended":
-            task.end(Ended(by=EndedBy.EXIT, exit_status=0))
-            instructions += origin_journal.drop_awaited(job, name)
-        if held.release(job.record.job, name) is not None:
-            instructions.append(Record(ROOM, journal_key(job.record.job, name), None))
-    instructions.append(SendToMaster(TasksDone(job=job.record.job, tasks=names)))
-    return instructions
-
-
-def cancel(job: Job, names: list[str]) -> list[Instruction]:
-    """Cancel tasks. Those not placed end at once; the master withdraws the others. For tasks that have ended, repeat
-    their ends; report the end of unknown ones, which only an earlier agent can have known, without storing them.
-
-    Raises:
-        RpcError: ``refused``: see :func:`_speaks_for`.
-    """
-    _speaks_for(job)
-    instructions: list[Instruction] = []
-    for name in names:
-        known = job.tasks.get(name)
-        if known is None:
-            known = TaskHere.of_earlier_agent(name)
-            known.end(Ended(by=EndedBy.CANCELLED, reason="cancelled, and unknown to this agent"))
-        elif known.state == "asked for":
-            known.end(Ended(by=EndedBy.CANCELLED, reason="cancelled before it was placed"))
-        elif known.state == "placed":
-            known.cancelled = True
-            instructions += origin_journal.drop_awaited(job, name)
-            continue
-        assert known.ended is not None
-        instructions += job.notify(TaskEnded(job=job.record.job, task=name, node=known.node, ended=known.ended))
-    instructions.append(SendToMaster(TasksCancelled(job=job.record.job, tasks=names)))
-    return instructions
-
-
-def _speaks_for(job: Job) -> None:
-    """Check that the job was registered here: the master accepts its tasks from no other node.
-
-    Raises:
-        RpcError: ``refused``: it was registered elsewhere.
-    """
-    if not job.record.here:
-        reason = f"job {job.record.job!r} was registered on another node, which asks for its tasks"
-        raise refused(reason, field="job", remedy="connect to that node's agent")
