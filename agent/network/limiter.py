@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import wraps
@@ -23,11 +23,10 @@ from pyroute2.netlink.exceptions import NetlinkError
 from agent.cgroups.filesystem import cgroups_below
 from agent.network import bpf, htb_parameters
 from agent.network.bpf_map import BpfMap, Counters
-from agent.network.htb import HANDLE, Htb, default_routes, reason
+from agent.network.htb import HANDLE, reason
 from agent.network.htb_parameters import Shape
 from agent.network.htb_tree import HtbTree
-from agent.network.link_changes import LinkList
-from agent.network.links import Link, leading_out, link_rate
+from agent.network.limited_links import LimitedLinks
 from agent.network.programs import MAX_SLOT
 from agent.thread_results import done
 
@@ -86,13 +85,9 @@ class NetworkLimiter:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="network")
         self._latest: Future[Any] = Future()  # of the latest call
         self._latest.set_result(None)
-        self._link_bytes_per_s = link_bytes_per_s
-        self._htb = self._worker.submit(Htb).result()
-        self._links = self._worker.submit(LinkList, self._htb.links).result()
+        self._links = self._worker.submit(LimitedLinks, link_bytes_per_s).result()
         self._table: BpfMap | None = None
         self._containers: dict[int, _Container] = {}
-        self._looked = False  # whether the trees are those of the links as they were read
-        self._trees: list[HtbTree] = []
 
     def attach(self, slot: int, cgroup: Path, shape: Shape) -> Future[dict[str, str]]:
         """Limit and count all traffic of the cgroup and those below it, from now on. Idempotent.
@@ -127,9 +122,9 @@ class NetworkLimiter:
         if slot in self._containers or self._table is None or not self._table.programs.loaded(slot):
             return False
         needs_tree = htb_parameters.needs_tree
-        if any(tree.concerns(slot) or needs_tree(shape, tree.link_bytes_per_s) for tree in self._trees):
+        if any(tree.concerns(slot) or needs_tree(shape, tree.link_bytes_per_s) for tree in self._links.trees):
             return False
-        return self._looked and not self._links.changed()
+        return not self._links.changed()
 
     @_in_worker
     def change(self, slot: int, shape: Shape) -> dict[str, str]:
@@ -152,7 +147,7 @@ class NetworkLimiter:
 
         Done when it returns, without a change of threads, if the kernel has nothing of the slot any more.
         """
-        if cgroup is None and self._at_rest and not any(tree.has(slot) for tree in self._trees):
+        if cgroup is None and self._at_rest and not any(tree.has(slot) for tree in self._links.trees):
             self._detach(slot, None)
             return done(None)
         return self._detach_later(slot, cgroup)
@@ -170,23 +165,23 @@ class NetworkLimiter:
         self._containers.pop(slot, None)
         if cgroup is not None:
             _unmark(cgroup)
-        for tree in self._trees:
+        for tree in self._links.trees:
             tree.settle(slot, None)
 
     @property
     def draining(self) -> bool:
         """Whether classes wait for their last packets; :meth:`sweep` removes them then."""
-        return any(tree.draining for tree in self._trees)
+        return any(tree.draining for tree in self._links.trees)
 
     @property
     def sharing(self) -> bool:
         """Whether a link's rate is known, so that ranks have an effect."""
-        return any(tree.link_bytes_per_s for tree in self._trees)
+        return any(tree.link_bytes_per_s for tree in self._links.trees)
 
     @_in_worker
     def sweep(self) -> None:
         """Remove the classes whose last packets have left."""
-        for tree in self._trees:
+        for tree in self._links.trees:
             tree.sweep()
 
     def counters(self) -> dict[int, Counters]:
@@ -224,16 +219,11 @@ class NetworkLimiter:
                 self._carry_out(slot, programs=bool(lost))
             else:
                 self._take(slot, cgroup, shape, counts=_carried(cgroup))
-        roots = self._htb.roots()
-        for tree in self._trees:
-            stood = tree.installed
-            repaired += tree.repair(needed=self._needed(tree), root_installed=tree.link.index in roots)
-            if stood and self._needed(tree) and not tree.installed:  # another root is in its place, for example
-                for slot in self._containers:
-                    self._carry_out(slot)
-        for index in sorted(roots - {tree.link.index for tree in self._trees}):
-            self._htb.uninstall(index)
-            repaired.append(f"a tree on link {index}, which is no longer limited, was removed")
+        stood = [tree for tree in self._links.trees if tree.installed]
+        repaired += self._links.repair(self._needed)
+        lost = [tree for tree in stood if self._needed(tree) and not tree.installed]  # to another root, for example
+        for slot in self._containers if lost else ():
+            self._carry_out(slot)
         known_cgroups = [container.cgroup for container in self._containers.values()]
         return repaired + (_stray_programs(under, known_cgroups) if under is not None else [])
 
@@ -249,12 +239,7 @@ class NetworkLimiter:
 
     @_in_worker
     def _close(self) -> None:
-        for tree in self._trees:
-            tree.sweep()
-            if tree.installed and not self._needed(tree):
-                tree.remove()
-        self._htb.close()
-        self._links.close()
+        self._links.close(self._needed)
         if self._table is not None:
             self._table.close()
 
@@ -267,7 +252,7 @@ class NetworkLimiter:
             _unmark(former.cgroup)
             former = None
         if former is None:
-            for tree in self._trees:
+            for tree in self._links.trees:
                 tree.drop_packets(slot)
             with contextlib.suppress(OSError):  # marking reports it
                 self._open_table().fill(slot, counts)
@@ -287,15 +272,15 @@ class NetworkLimiter:
     def _limit(self, slot: int, container: _Container, *, programs: bool) -> dict[str, str]:
         """Create the class, then mark packets for it, then attach the marking program; remove the old class last."""
         failed, shape = htb_parameters.enforceable(container.shape)
-        for tree in self._trees:
+        for tree in self._links.trees:
             failed |= tree.limit(slot, shape)
         why = self._mark(slot, container, shape, again=programs)
         if why is not None:
             container.programs = {}
-            for tree in self._trees:
+            for tree in self._links.trees:
                 tree.settle(slot, None)
             return failed | self._nothing(container.shape, why)
-        for tree in self._trees:
+        for tree in self._links.trees:
             tree.settle(slot, shape)
         return failed
 
@@ -324,7 +309,7 @@ class NetworkLimiter:
     def _nothing(self, shape: Shape, why: str) -> dict[str, str]:
         """Return every requested setting as not enforced."""
         asked = ["network_ingress_bytes_per_s"] if shape.ingress_bytes_per_s is not None else []
-        for tree in self._trees:
+        for tree in self._links.trees:
             if shape.ceil_bytes_per_s is not None:
                 asked.append(f"network_egress_bytes_per_s on {tree.link.name}")
             if htb_parameters.promise(shape):
@@ -335,26 +320,9 @@ class NetworkLimiter:
         return any(htb_parameters.needs_tree(c.shape, tree.link_bytes_per_s) for c in self._containers.values())
 
     def _look(self, *, again: bool) -> None:
-        """Read the links and their rates, and apply the limits of all containers on new links."""
-        self._looked &= not self._links.changed()
-        if self._looked and not again:
-            return
-        links = self._links.read()
-        former = {tree.link.index: tree for tree in self._trees}
-        chosen = leading_out(links, default_routes())
-        trees = [self._tree(link, links, former.get(link.index)) for link in chosen]
-        added = [tree for tree in trees if tree not in self._trees]
-        self._trees, self._looked = trees, True
-        for slot in self._containers if added else ():
+        """Look at the links, and apply the limits of all containers on new ones."""
+        for slot in self._containers if self._links.look(again=again) else ():
             self._carry_out(slot)
-
-    def _tree(self, link: Link, links: Sequence[Link], former: HtbTree | None) -> HtbTree:
-        link_bytes_per_s = self._link_bytes_per_s or link_rate(link, links)
-        if former is not None and (former.link.name, former.link_bytes_per_s) == (link.name, link_bytes_per_s):
-            return former
-        if former is not None and former.installed:  # its classes belong to a tree for another rate
-            former.remove()
-        return HtbTree(self._htb, link, link_bytes_per_s)
 
 
 def _unmark(cgroup: Path) -> int:

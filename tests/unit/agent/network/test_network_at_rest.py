@@ -17,7 +17,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from agent.network import NetworkLimiter, bpf, limiter, link_changes
+from agent.network import NetworkLimiter, bpf, limited_links, limiter
 from agent.network.htb import Htb
 from agent.network.htb_parameters import HtbClass, Shape
 from agent.network.htb_tree import HtbTree
@@ -76,9 +76,9 @@ def look(made: NetworkLimiter, again: bool = False) -> None:
 
 @contextlib.contextmanager
 def made_on(kernel: Kernel, messages: Messages, monkeypatch: pytest.MonkeyPatch) -> Iterator[NetworkLimiter]:
-    monkeypatch.setattr(limiter, "Htb", lambda: kernel)
-    monkeypatch.setattr(link_changes, "LinkChanges", lambda: messages)
-    monkeypatch.setattr(limiter, "default_routes", lambda: frozenset())
+    monkeypatch.setattr(limited_links, "Htb", lambda: kernel)
+    monkeypatch.setattr(limited_links, "LinkChanges", lambda: messages)
+    monkeypatch.setattr(limited_links, "default_routes", lambda: frozenset())
     made = NetworkLimiter()
     try:
         yield made
@@ -114,7 +114,7 @@ def test_a_look_that_failed_after_the_links_were_read_is_made_again(monkeypatch:
 
     asked = list[None]()
     with made_on(Kernel(), Messages(), monkeypatch) as made:
-        monkeypatch.setattr(limiter, "default_routes", routes)
+        monkeypatch.setattr(limited_links, "default_routes", routes)
         with pytest.raises(OSError, match="no routes"):
             look(made).result()
         look(made).result()
@@ -236,7 +236,7 @@ def test_a_slot_of_which_the_kernel_has_nothing_is_free_at_once(monkeypatch: pyt
             detach(slot, None)
 
         monkeypatch.setattr(made, "_detach", noted)
-        made._trees = [tree]
+        made._links.trees = [tree]
         made._containers = {1: cast(Any, SimpleNamespace()), 2: cast(Any, SimpleNamespace())}
         detached = made.detach(1, None)
         assert detached.done()
@@ -255,7 +255,7 @@ def test_a_slot_of_which_the_kernel_has_nothing_is_free_at_once(monkeypatch: pyt
         monkeypatch.setattr(tree, "settle", lambda slot, shape: None)
         made.detach(1, None).result()
         assert threads[-1] is not threading.current_thread(), "the kernel may let a class wait"
-        made._trees = []
+        made._links.trees = []
 
 
 @dataclass
@@ -307,13 +307,13 @@ def test_a_container_that_may_need_a_class_is_attached_by_the_thread_of_the_netw
     monkeypatch.setattr(HtbTree, "limit", lambda self, slot, shape: {})
     assert not attaching.at_once(shape=Shape(ceil_bytes_per_s=10_000_000))
     tree = HtbTree(cast(Htb, None), Link(2, "eth0"), 10_000_000)
-    attaching.made._trees = [tree]
+    attaching.made._links.trees = [tree]
     assert attaching.at_once()
     assert not attaching.at_once(shape=Shape(rank=1))
     tree._draining = {1}
     monkeypatch.setattr(tree, "drop_packets", lambda slot: None)
     assert not attaching.at_once(), "packets of its former container wait"
-    attaching.made._trees = []
+    attaching.made._links.trees = []
 
 
 def test_after_a_message_about_a_link_the_thread_of_the_network_reads_the_links(attaching: Attaching) -> None:

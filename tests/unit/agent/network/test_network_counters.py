@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.network import Counters, NetworkLimiter, limiter
+from agent.network import Counters, NetworkLimiter, limited_links
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def collected_at_each_allocation(callback: Any) -> Iterator[None]:
 
 
 def test_counters_are_read_while_slots_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limiter, "Htb", lambda: SimpleNamespace(close=lambda: None, links=list))
+    monkeypatch.setattr(limited_links, "Htb", lambda: SimpleNamespace(close=lambda: None, links=list))
     made = NetworkLimiter()
     attached: dict[int, Any] = {slot: SimpleNamespace(programs=True) for slot in range(1, 9)}
     free = iter(range(100, 1000))

@@ -7,7 +7,7 @@ import errno
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
-from agent.network import NetworkLimiter, limiter
+from agent.network import NetworkLimiter, limited_links
 
 
 class RefusingHtb:
@@ -21,7 +21,7 @@ class RefusingHtb:
 
 
 def test_a_refusal_of_netlink_is_an_os_error_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limiter, "Htb", RefusingHtb)
+    monkeypatch.setattr(limited_links, "Htb", RefusingHtb)
     made = NetworkLimiter()
     with pytest.raises(OSError, match="no CAP_NET_ADMIN; remedy: run the agent as root"):
         made.reconcile({}).result()
