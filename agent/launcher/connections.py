@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+import errno
 import os
 import selectors
 import socket
@@ -9,20 +11,22 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgpack
 
 from agent.launcher.descriptors import Selector
 from agent.launcher.exits import say
-from agent.launcher.listening import receive_with_descriptors
-from agent.launcher.messages import widen
+from agent.launcher.messages import room, widen
 from penstock.peer_credentials import is_trusted
 
 #: More requests than a socket's buffer holds.
 _MOST_REQUESTS = 100_000
 #: The answer to a request that was to begin something.
 _NO_DESCRIPTOR = "the launcher has no free file descriptor; wait for the end of other containers"
+_DESCRIPTORS = 4  # stdin, stdout, stderr, and cgroup.procs
+_room = room()  # of the one thread
 
 
 @dataclass(slots=True, eq=False)
@@ -105,7 +109,7 @@ class Connections:
     def _receive(self, connection: Connection) -> bool:
         """Serve one request; return False if there was none, or if the agent is gone."""
         try:
-            data, descriptors, complete = receive_with_descriptors(connection.peer)
+            data, descriptors, complete = _receive_with_descriptors(connection.peer)
         except BlockingIOError:
             return False
         except OSError:
@@ -150,3 +154,37 @@ class Connections:
                 return
             connection.unsent.popleft()
         self._selector.want(connection.peer, to_write=bool(connection.unsent))
+
+
+def _receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int], bool]:
+    """Receive a message with close-on-exec descriptors: socket.recv_fds() drops its flags (Python 3.11).
+
+    Return also whether all its descriptors came: those for which this process has no number are lost.
+    """
+    space = socket.CMSG_SPACE(_DESCRIPTORS * struct.calcsize("i"))
+    size, ancillary, flags, _ = connection.recvmsg_into([_room], space, socket.MSG_CMSG_CLOEXEC)
+    descriptors = array.array("i")
+    for level, kind, payload in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
+    return bytes(memoryview(_room)[:size]), list(descriptors), not flags & socket.MSG_CTRUNC
+
+
+def listen(path: Path) -> socket.socket:
+    """Listen at a path unless a launcher already does.
+
+    Raises:
+        OSError: a launcher answers there already; its containers must not be taken from it.
+    """
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as trial:
+        if trial.connect_ex(str(path)) == 0:
+            raise OSError(errno.EADDRINUSE, "a launcher answers there already", str(path))
+    path.unlink(missing_ok=True)
+    old = os.umask(0o177)
+    try:
+        listening.bind(str(path))
+    finally:
+        os.umask(old)
+    listening.listen(16)
+    return listening

@@ -26,11 +26,10 @@ from agent.launcher.account import Account
 from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
 from agent.launcher.borrow import former, place_of, put_back
 from agent.launcher.child import Spawner
-from agent.launcher.connections import Connection, Connections
+from agent.launcher.connections import Connection, Connections, listen
 from agent.launcher.descriptors import Reserve, Selector
 from agent.launcher.exits import Exits
 from agent.launcher.first_process import FirstProcess
-from agent.launcher.listening import listen
 from agent.launcher.messages import Adopt, Exited, Running, Start
 from agent.launcher.session import kill_session
 from penstock import sdnotify
