@@ -308,7 +308,8 @@ class LimitEnforcer:
             if self._network is None or one.slot is None:
                 not_enforced |= _without_network(wanted, _NO_NETWORK if self._network is None else _NO_SLOT)
             else:
-                not_enforced |= await result_of(self._network.change(one.slot, shape_of(wanted)))
+                unmet = await result_of(self._network.change(one.slot, shape_of(wanted)))
+                not_enforced |= unmet
             reach(Point.CONFINE_NETWORK_DONE)
         return not_enforced
 

@@ -221,8 +221,8 @@ class NetworkLimiter:
                 self._take(slot, cgroup, shape, counts=_carried(cgroup))
         stood = [tree for tree in self._links.trees if tree.installed]
         repaired += self._links.repair(self._needed)
-        lost = [tree for tree in stood if self._needed(tree) and not tree.installed]  # to another root, for example
-        for slot in self._containers if lost else ():
+        gone = [tree for tree in stood if self._needed(tree) and not tree.installed]  # for another root, for example
+        for slot in self._containers if gone else ():
             self._carry_out(slot)
         known_cgroups = [container.cgroup for container in self._containers.values()]
         return repaired + (_stray_programs(under, known_cgroups) if under is not None else [])
