@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 import uvloop
 
-from agent import cgroup_root, disk_scheduler, not_enforced, previous_agent, process
+from agent import cgroup_root, disk_scheduler, last_report, not_enforced, previous_agent, process
 from agent.cgroups import CgroupTree, blk_throttle_workaround, limited_disks, whole_disks
 from agent.check.facts import Fact, enforcement
 from agent.check.facts import Host as CheckedHost
@@ -97,9 +97,8 @@ class Agent:
         self._started_at = time.time()
         self._outputs = self._config.state() / "outputs"
         self._exits: list[Exited] = []
-        self._taken_back = False
+        self._taken_back = self._stopping = False
         self._launcher_supervisor: LauncherSupervisor
-        self._stopping = False
         self._tree: CgroupTree | None = None
         self._shell: Shell
         self._executor: Executor
@@ -126,14 +125,14 @@ class Agent:
         access = access_of(config)
         paths.make_configured("runtime_dir", config.runtime(), 0o755)
         paths.make_configured("state_dir", config.state())
-        process.lock(config.state(), config.runtime(), config.socket_path())
+        before_at = process.lock(config.state(), config.runtime(), config.socket_path())
         self._outputs.mkdir(mode=0o700, exist_ok=True)
         instance = secrets.token_hex(4)
         disks = whole_disks()
         kept = disk_scheduler.kept(config.state())
         for disk, why in disk_scheduler.choose(config.disk_scheduler, [disk.name for disk in disks], kept).items():
             log.warning("disk scheduler not changed", disk=disk, why=why)
-        journal = self._open_journal(config)
+        journal = self._open_journal(config, before_at)
         self._launcher_supervisor = LauncherSupervisor(
             config, journal, instance, self._troubles, self._launcher_exited, self._launcher_lost
         )  # fmt: skip
@@ -265,7 +264,7 @@ class Agent:
             log.error("the containers' cgroups cannot be made again", why=str(error))
         self._executor.use(launcher)
 
-    def _open_journal(self, config: AgentConfig) -> Journal:
+    def _open_journal(self, config: AgentConfig, before_at: float | None) -> Journal:
         directory = config.state() / "journal"
         try:
             journal = Journal(directory)
@@ -275,6 +274,7 @@ class Agent:
             remedy = "make room there, or set another" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "set another"
             raise StartError(f"state_dir: no journal in {directory}: {why}; {remedy}") from error
         self._closers.append(journal.close)
+        last_report.take_over(journal, before_at)
         return journal
 
     async def _take_back(self, journal: Journal, launcher: Launcher) -> None:
@@ -374,6 +374,7 @@ class Agent:
             await self._wait_for_killed()
             await self._executor.settle()
             await self._launcher_supervisor.release(unused=not self._shell.node.containers.live)
+            self._shell.record_service()  # again: containers have ended since the last report
         elif hasattr(self, "_launcher_supervisor") and not self._exits:
             await self._launcher_supervisor.release_idle()
         for closer in reversed(self._closers):

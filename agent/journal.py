@@ -28,7 +28,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from agent.core import cancelled_jobs, draining, job_cpu_times, origin_journal, starvation
+from agent.core import attained_service, cancelled_jobs, draining, origin_journal, starvation
 from agent.core.records import CancelledJob, ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from agent.disk_reserve import reserve
 from agent.journal_entries import entries, framed
@@ -54,7 +54,7 @@ _ROOMS: dict[str, type[msgspec.Struct]] = {
     "containers": ContainerRecord,
     draining.ROOM: Draining,
     starvation.ROOM: Waits,
-    job_cpu_times.ROOM: job_cpu_times.ReportedCpuTimes,
+    attained_service.ROOM: attained_service.LastCount,
     LAUNCHER: LastLauncher,
     api.TASKS_DONE.name: api.TasksDone,
     api.TASKS_CANCELLED.name: api.TasksCancelled,

@@ -1,6 +1,10 @@
-"""The record of what a stopped agent has reported of each container: the next agent reports what follows.
+"""The record of the service that jobs had received when an agent stopped: the next agent counts on from it.
 
-It is kept until the next agent has reported something itself: that one may end before it has.
+So its first report contains all that the agents before have counted: the master adds what it has not received,
+whether a report was lost or its master was away, and nothing twice.
+
+An agent removes the record before it reports to a master: one that ends without another record is followed by a count
+from 0, which the master adds as a whole.
 """
 
 from __future__ import annotations
@@ -9,35 +13,34 @@ import time
 
 from msgspec.structs import replace
 
-from agent.core.job_cpu_times import KEY, ROOM, ReportedCpuTimes
+from agent.core.attained_service import KEY, ROOM, LastCount
 from agent.journal import Journal
 
-#: A record is valid for as long as an agent may take to be stopped and started again, in seconds. An older one is of a
-#: time before a version ran that does not know of it: this version has reported more.
-VALID_S = 300.0
+
+def write(journal: Journal, count: LastCount) -> None:
+    """Record what the node has counted, with its date."""
+    journal.write(ROOM, KEY, replace(count, at=time.time()))
 
 
-def write(journal: Journal, cpu_s: dict[str, float]) -> None:
-    """Record the CPU time of each container that has been reported."""
-    journal.write(ROOM, KEY, ReportedCpuTimes(at=time.time(), cpu_s=cpu_s))
+def take_over(journal: Journal, before_at: float | None) -> None:
+    """Date the record anew at the start of an agent. Remove one that is older than the start of the agent before: that
+    was of an earlier version, which does not know the record, and may have reported more.
 
-
-def renew(journal: Journal) -> None:
-    """Leave the record of the agent before to the next one, as this one ends and has reported nothing."""
-    for record in journal.read(ROOM, ReportedCpuTimes):
-        journal.write(ROOM, KEY, replace(record, at=time.time()))
+    ``before_at``: when the agent before started (Unix); None: it is not known.
+    """
+    if (record := read(journal)) is not None:
+        if before_at is not None and before_at > record.at:
+            remove(journal)
+        else:
+            write(journal, record)
 
 
 def remove(journal: Journal) -> None:
-    """Remove the record, if there is one: this agent has reported more, or the record is too old."""
-    if journal.read(ROOM, ReportedCpuTimes):
+    """Remove the record, if there is one: this agent reports more."""
+    if read(journal) is not None:
         journal.write(ROOM, KEY, None)
 
 
-def read(journal: Journal) -> dict[str, float] | None:
-    """Return the CPU time of each container that has been reported, in seconds; None: it is not known."""
-    for record in journal.read(ROOM, ReportedCpuTimes):
-        if time.time() - record.at < VALID_S:
-            return record.cpu_s
-        remove(journal)
-    return None
+def read(journal: Journal) -> LastCount | None:
+    """Return the record; None: the agent before did not stop, or a report has followed."""
+    return next(iter(journal.read(ROOM, LastCount)), None)

@@ -187,6 +187,7 @@ class MasterLink:
             complete=not any(job.recovered for job in here),
             draining=node.drain.draining,
         )
+        last_report.remove(self._journal)  # before this agent reports more
         registered = peer.start_request(api.REGISTER.name, registration)  # raises if nothing was sent; then all is kept
         at_once = [each for each in self._kept.values() if isinstance(each, _AT_ONCE)]
         kept: _Kept = {key: each for key, each in self._kept.items() if not isinstance(each, _AT_ONCE)}
@@ -291,7 +292,6 @@ class MasterLink:
     async def _beat(self) -> None:
         """Send heartbeats until the connection is lost."""
         self.send_heartbeat()
-        last_report.remove(self._journal)
         await self._lost.wait()
         raise ConnectionResetError("the master closed the connection")
 

@@ -11,6 +11,7 @@ from agent import last_report
 from agent.cgroups import CgroupTree
 from agent.core import cancelled_jobs, draining, origin_journal, starvation
 from agent.core import events as e
+from agent.core.attained_service import LastCount
 from agent.core.confinement import Confinement
 from agent.core.records import CancelledJob, ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd, Waits
 from agent.journal import Journal
@@ -36,6 +37,7 @@ def recovered_state(
         tree: None: there are no cgroups, so containers of a dead launcher cannot be found.
         same_launcher: whether the launcher is the one that the earlier agent would have asked for containers.
     """
+    last = last_report.read(journal)
     containers = journal.read("containers", ContainerRecord)
     live = [record for record in containers if record.ended is None]
     running = {run.container: run.pid for run in runs}
@@ -55,25 +57,26 @@ def recovered_state(
         ends=journal.read(origin_journal.ENDS, TaskEnd),
         awaited=journal.read(origin_journal.AWAITED, AwaitedTask),
         cancelled=journal.read(cancelled_jobs.ROOM, CancelledJob),
-        cpu_s=_reported_s(journal, live, running.keys() | orphans.keys(), tree),
+        cpu_s=_counted_s(last, live, running.keys() | orphans.keys(), tree),
+        service_s=last.service_s if last is not None else {},
+        ended_s=last.ended_s if last is not None else {},
     )
 
 
-def _reported_s(
-    journal: Journal, containers: Iterable[ContainerRecord], running: AbstractSet[str], tree: CgroupTree | None
+def _counted_s(
+    last: LastCount | None, containers: Iterable[ContainerRecord], running: AbstractSet[str], tree: CgroupTree | None
 ) -> dict[str, float]:
-    """Return the CPU time of each container that earlier agents have reported, in seconds. If none has recorded it, all
-    until now counts as reported, as far as it can be read.
+    """Return the CPU time of each container that earlier agents have counted, in seconds. If none has recorded it, all
+    until now is taken as counted, as far as it can be read.
 
-    The record lacks containers that were started later; nothing of these is reported. What a container used for jobs
-    that are over, or in earlier turns of others, is not reported again.
+    The record lacks containers that were started later; nothing of these is counted. What a container used for jobs
+    that are over, or in earlier turns of others, is not counted again.
     """
-    reported_s = last_report.read(journal)
-    if reported_s is None:
+    if last is None:
         return _cpu_times_s(running, tree)
     earlier_s = {record.container: record.cpu_told_apart_s for record in containers}
-    names = running | reported_s.keys()
-    return {name: max(reported_s.get(name, 0.0), earlier_s.get(name, 0.0)) for name in names}
+    names = running | last.cpu_s.keys()
+    return {name: max(last.cpu_s.get(name, 0.0), earlier_s.get(name, 0.0)) for name in names}
 
 
 def _orphans(containers: Iterable[ContainerRecord], known: AbstractSet[str], tree: CgroupTree | None) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from penstock.locking import claim
 STARTED_WITH = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-def lock(state: Path, runtime: Path, socket_path: Path) -> None:
+def lock(state: Path, runtime: Path, socket_path: Path) -> float | None:
     """Own the agent's directories and its socket until the process ends.
+
+    Return when the agent that owned ``state`` before was started (Unix, the date of the lock's file); None: none was.
 
     The agent takes all locks before it touches anything else there: launcher, containers and sockets may belong to a
     running agent.
@@ -22,6 +25,9 @@ def lock(state: Path, runtime: Path, socket_path: Path) -> None:
     Raises:
         OSError: another agent uses one of them, or a lock's file cannot be opened; the message names the key.
     """
+    before_at = None
+    with contextlib.suppress(OSError):  # the claim reports it
+        before_at = (state / "agent.lock").stat().st_mtime
     for key, place, file in (
         ("state_dir", state, state / "agent.lock"),
         ("runtime_dir", runtime, runtime / "agent-runtime.lock"),
@@ -37,6 +43,7 @@ def lock(state: Path, runtime: Path, socket_path: Path) -> None:
             if not error.strerror:
                 raise
             raise OSError(f"{key}: {file}: {error.strerror}; name another place") from error
+    return before_at
 
 
 def pids_for_containers() -> int:

@@ -38,10 +38,6 @@ _AFTER_ALL: frozenset[type[Any]] = frozenset({i.Record, i.Notify, i.SendToMaster
 class MasterRelay(Protocol):
     """The destination of relays to the master."""
 
-    @property
-    def linked(self) -> bool:
-        """Whether the master has answered the registration."""
-
     def send(self, params: i.ToMaster, *, may_wait: bool = False) -> None:
         """Send in order; messages that the core keeps need not be kept while the master is away. One that ``may_wait``
         leaves with the next message, or shortly.
@@ -207,16 +203,17 @@ class Shell:
         log.info(what, **facts)
 
     def report_last(self) -> None:
-        """Report what jobs have received until now, before the agent ends, and journal it: the next agent reports what
-        follows.
-        """
-        if self.link is not None and self.link.linked:
+        """Report what jobs have received until now, before the agent ends, and record it."""
+        if self.link is not None:
             self.read_cpu_times(ReadCpuTimes())
             self.node.attained.report_all()
             self.link.send_heartbeat()
-            last_report.write(self._journal, self.node.cpu_times.counted_s())
-        else:
-            last_report.renew(self._journal)
+            self.record_service()
+
+    def record_service(self) -> None:
+        """Journal what jobs have received, whether or not a master has it: the next agent counts on from there."""
+        if self.link is not None:
+            last_report.write(self._journal, self.node.attained.last_count(time.monotonic()))
 
     def _wake_at(self, at: float) -> None:
         """Set the node's only alarm, replacing an earlier one."""

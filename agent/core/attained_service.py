@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from agent.core.containers import Containers
 from agent.core.job_cpu_times import JobCpuTimes
@@ -15,6 +18,21 @@ from penstock.wire.master_api import JobUse
 _WORTH_TELLING_S = 0.05
 #: The final reports kept for an absent master; beyond this number, those that ended first are dropped.
 _MOST_ENDED = 4096
+ROOM = KEY = "reported"  # the journal's
+
+
+class LastCount(msgspec.Struct, kw_only=True):
+    """What a node has counted when its agent stops, ``at`` (Unix; 0: not dated), from which the next agent counts on.
+
+    ``cpu_s``: the CPU time of each container that is counted. ``service_s``: the service of each job that is here or
+    has containers here. ``ended_s``: the final service of each ended job that no report contains. An earlier version
+    records neither of the last two: it counts service from 0, and reports the CPU time that follows.
+    """
+
+    at: float = 0.0
+    cpu_s: dict[str, float]
+    service_s: dict[str, float] = {}
+    ended_s: dict[str, float] = {}
 
 
 class _Slots(NamedTuple):
@@ -38,8 +56,8 @@ class AttainedService:
     count: a monotask of a job behind holds its slot for long, because its process gets little CPU time meanwhile.
 
     The final service of a job is reported as soon as its last container here has ended: only then is that container's
-    CPU time known. Reported service never decreases. A restarted agent begins at 0: the one before it has reported the
-    rest, and the master adds what comes after a decrease.
+    CPU time known. Reported service never decreases. An agent counts on from the last count of the one before it; after
+    one that left none, as it was killed, it begins at 0, and the master adds what comes after a decrease.
     """
 
     def __init__(
@@ -55,7 +73,8 @@ class AttainedService:
         self.lasts_read = True  # whether the master reads final reports; unknown until it answers our registration
         self.most_commands_read = True  # the same for this field of Load
         self._ended: dict[str, float] = {}  # ended job → its service, for the next report
-        # job that came again before its final report was sent → its service until then
+        # job → its service before the present count: until the agent started, or until the job came again before its
+        # final report was sent
         self._carried_s: dict[str, float] = {}
 
     def report(self, now: float) -> list[JobUse]:
@@ -113,6 +132,28 @@ class AttainedService:
         if job in self._before and job not in self._members.jobs and not self._runs(job):
             self.add_last(self._use(job, self._before.pop(job), last=True))
             self._drop(job)
+
+    def last_count(self, now: float) -> LastCount:
+        """Return all that is counted until now, for the next agent."""
+        here = {job.id: self._slots(self._queues.counted(job.id, now)) for job in self._queues.jobs()}
+        service_s = {job: self._use(job, slots).service_s for job, slots in (self._before | here).items()}
+        for job in self._ended.keys() & here.keys():  # it has come again
+            service_s[job] += self._ended[job]
+        ended_s = {job: used_s for job, used_s in self._ended.items() if job not in here}
+        return LastCount(cpu_s=self._cpu_times.counted_s(), service_s=service_s, ended_s=ended_s)
+
+    def count_on(self, service_s: Mapping[str, float], ended_s: Mapping[str, float]) -> None:
+        """Count on from an earlier agent's :class:`LastCount`, after its jobs and containers were taken back.
+
+        A job that is neither here nor has containers ended after that count, and its origin has reported the end.
+        """
+        for job, used_s in service_s.items():
+            is_here = job in self._members.jobs
+            if is_here or self._runs(job):
+                self._carried_s[job] = used_s
+            if not is_here and self._runs(job):
+                self._before[job] = _NO_SLOTS
+        self._ended |= ended_s
 
     def report_all(self) -> None:
         """Make the next report contain every job, however little its service has grown."""

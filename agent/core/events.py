@@ -258,8 +258,9 @@ class Recovered:
     ``running`` maps container → pid. ``orphans`` are those of them whose launcher died. ``never_began`` are recorded
     containers that no launcher was asked to start. A recorded container that is in none of them, and whose exit the
     launcher will not report, is lost. A container that runs without a readable record continues; ``owners`` has its
-    user. ``cpu_s`` is the CPU time of containers that an earlier agent has reported, in seconds: what its record says,
-    or else what those which run have used, as far as their cgroups tell.
+    user. ``cpu_s`` is the CPU time of containers that an earlier agent has counted, in seconds: what its record says,
+    or else what those which run have used, as far as their cgroups tell. ``service_s`` and ``ended_s`` are the service
+    of jobs that it has counted (:class:`agent.core.attained_service.LastCount`).
     """
 
     jobs: list[JobRecord]
@@ -277,6 +278,8 @@ class Recovered:
     awaited: list[AwaitedTask] = field(default_factory=list)
     cancelled: list[CancelledJob] = field(default_factory=list)
     cpu_s: dict[str, float] = field(default_factory=dict)
+    service_s: dict[str, float] = field(default_factory=dict)
+    ended_s: dict[str, float] = field(default_factory=dict)
 
 
 Event = (

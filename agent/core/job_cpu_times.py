@@ -4,23 +4,10 @@ from __future__ import annotations
 
 import math
 
-import msgspec
-
 from agent.core.containers import Containers
 from agent.core.membership import Membership
 from agent.core.records import ContainerRecord
 from agent.core.snapshot import Snapshot
-
-ROOM = KEY = "reported"  # the journal's
-
-
-class ReportedCpuTimes(msgspec.Struct, kw_only=True):
-    """The CPU time of each container that the last heartbeat of an agent includes, which was stopped ``at`` (Unix): the
-    next agent reports what follows.
-    """
-
-    at: float
-    cpu_s: dict[str, float]
 
 
 class JobCpuTimes:
@@ -33,8 +20,8 @@ class JobCpuTimes:
     Jobs beside each other in a container have it in turns. As the next agent finds only the sum of all, the container's
     record has what it used for jobs that are over and in earlier turns of others, and the job of the present turn.
 
-    Jobs are ranked by all that their containers have used. An agent reports as service what they have used since it
-    started (:meth:`since_start_s`): the agent before it has reported the rest.
+    Jobs are ranked by all that their containers have used. Their service grows by what they have used since the agent
+    started (:meth:`since_start_s`): the agent before it has counted the rest.
     """
 
     def __init__(self, members: Membership, containers: Containers) -> None:
@@ -55,8 +42,9 @@ class JobCpuTimes:
         return self._job_of.get(container, container)
 
     def counted_s(self) -> dict[str, float]:
-        """Return the CPU seconds of each container at the last count."""
-        return self._counted_s
+        """Return the CPU seconds of each container that are counted; also of one that began after the last count."""
+        live = self._containers.live
+        return {name: self._counted_s.get(name, record.cpu_told_apart_s) for name, record in live.items()}
 
     def since_start_s(self, job: str) -> float:
         """Return the CPU seconds that a job's containers have used since the start of this agent."""

@@ -89,8 +89,9 @@ class Node(NodeState):
             self.elasticity, self.executors, self.preemption, self.slot_grants, self._lent, self._lifecycle,
         )  # fmt: skip
         self._recovery = Recovery(
-            self._members, self.cancelled_jobs, self.containers, self.cpu_times, self.command_sizes, self.elasticity,
-            self.executors, self._lent, self._lifecycle, self.drain, self._placed, self._container_events,
+            self._members, self.cancelled_jobs, self.containers, self.cpu_times, self.attained, self.command_sizes,
+            self.elasticity, self.executors, self._lent, self._lifecycle, self.drain, self._placed,
+            self._container_events,
         )  # fmt: skip
         self._decisions = MasterDecisions(
             settings.node, self._members, self.queues, self.held, self.ranks, self.elasticity, self.executors,

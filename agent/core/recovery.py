@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from agent.core import events as e
 from agent.core import origin_journal
+from agent.core.attained_service import AttainedService
 from agent.core.cancelled_jobs import CancelledJobs
 from agent.core.command_sizes import CommandSizes
 from agent.core.container_events import ContainerEvents
@@ -32,6 +33,7 @@ class Recovery:
     _cancelled_jobs: CancelledJobs
     _containers: Containers
     _cpu_times: JobCpuTimes
+    _attained: AttainedService
     _command_sizes: CommandSizes
     _elasticity: Elasticity
     _executors: Executors
@@ -64,6 +66,7 @@ class Recovery:
         for name in sorted(event.orphans):
             first += self._containers.orphan(name) if name in self._containers.live else []
         first += self._containers.watch()
+        self._attained.count_on(event.service_s, event.ended_s)
         self._drain.draining = event.draining
         held = self._placed.recovered(event, now) + self._drain.give_back(now)
         return [
@@ -91,7 +94,7 @@ class Recovery:
         return thaw
 
     def _count_cpu_times(self, event: e.Recovered, now: float) -> list[Instruction]:
-        """Count what an earlier agent has reported of the containers: it is no service of this agent's time."""
+        """Count what an earlier agent has counted of the containers: it is no service of this agent's time."""
         uses = {container: ContainerUse(cpu_seconds=used_s) for container, used_s in event.cpu_s.items()}
         changed = self._cpu_times.count(Snapshot(at=now, interval_s=0.0, containers=uses))
         return [Record(ROOM, record.container, record) for record in changed]

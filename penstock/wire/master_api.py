@@ -74,7 +74,7 @@ class AwaitedTask(Params, frozen=True):
 
 class JobUse(Params, frozen=True):
     """A job's use of a node. ``service_s`` (docs/order.md): container-seconds, or the CPU time of its containers if
-    larger, from 0 at an agent's start and after ``last``; else it never falls. ``running``: the slots held now."""
+    larger, from 0 after ``last`` and after an agent's crash; else it never falls. ``running``: the slots held now."""
 
     job: str
     service_s: Annotated[float, msgspec.Meta(ge=0)]

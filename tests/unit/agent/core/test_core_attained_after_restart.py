@@ -155,8 +155,8 @@ def test_what_a_container_used_between_a_stopped_agent_and_the_next_one_counts(*
     container = bed.command_runs("t1")
     bed.sample(**{by_name(container): 10.0})
     bed.report()
-    reported = bed.node.cpu_times.counted_s()
-    bed.restart(*(() if ended else (container,)), cpu_s=reported, exits_to_come=frozenset({container} if ended else ()))
+    exits = frozenset({container} if ended else ())
+    bed.restart(*(() if ended else (container,)), exits_to_come=exits, **bed.last_count())
     bed.registers()
     if ended:
         bed.exit(container, cpu_s=12.0)
@@ -175,7 +175,8 @@ def test_the_last_report_of_a_stopped_agent_has_every_job_however_little_it_has_
     bed.sample(**{by_name(container): 10.04})
     bed.node.attained.report_all()
     bed.report()
-    bed.restart(container, cpu_s=bed.node.cpu_times.counted_s())
+    assert bed.work.service_s == pytest.approx(10.04)
+    bed.restart(container, **bed.last_count())
     bed.registers()
     bed.sample(**{by_name(container): 12.0})
     bed.report()
@@ -211,3 +212,88 @@ def test_the_processor_time_of_a_container_before_its_first_job_counts_for_it_af
     bed.sample(**{by_name(container): 11.0})
     bed.report()
     assert bed.work.service_s == 11.0
+
+
+@pytest.mark.parametrize("arrived", [True, False], ids=["the last report arrived", "it was lost"])
+def test_what_a_stopped_agent_received_without_a_master_counts_once(*, arrived: bool) -> None:
+    """Since the outage began the job has received more than before, and one of its containers has ended."""
+    bed = Bed()
+    ended, going_on = bed.command_runs("t1"), bed.command_runs("t2")
+    bed.sample(**{by_name(ended): 3.0, by_name(going_on): 2.0})
+    bed.report()
+    bed.sample(**{by_name(ended): 20.0, by_name(going_on): 30.0})
+    if arrived:
+        bed.report()
+    bed.exit(ended, cpu_s=40.0)
+    bed.restart(going_on, **bed.last_count())
+    bed.sample(**{by_name(going_on): 35.0})
+    bed.restart(going_on, **bed.last_count())  # this one had no master either
+    bed.sample(**{by_name(going_on): 36.0})
+    bed.registers()
+    assert bed.work.service_s == pytest.approx(76.0)
+    bed.report()
+    bed.sample(**{by_name(going_on): 38.0})
+    bed.report()
+    assert bed.work.service_s == pytest.approx(78.0)
+
+
+def test_the_service_of_an_ended_job_waits_for_the_master_over_restarts() -> None:
+    bed = Bed()
+    container = bed.command_runs("t1")
+    bed.sample(**{by_name(container): 3.0})
+    bed.report()
+    bed.exit(container, cpu_s=10.0)
+    bed.send(e.EndAcknowledged(bed.job, "t1"))
+    assert bed.job not in bed.node.jobs
+    for _ in range(2):
+        bed.restart(**bed.last_count())
+    bed.registers()
+    bed.report()
+    assert (bed.work.service_s, bed.work.told_last) == (10.0, {"n"})
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["it ended while no agent ran", "it ends under the next agent"])
+def test_the_last_container_of_a_cancelled_job_may_end_after_its_agent(*, ended: bool) -> None:
+    bed = Bed()
+    container = bed.command_runs("t1")
+    bed.sample(**{by_name(container): 3.0})
+    bed.report()
+    bed.decide(api.CancelJob(job=bed.job, by="ann"))
+    assert bed.job not in bed.node.jobs
+    exits = frozenset({container} if ended else ())
+    bed.restart(*(() if ended else (container,)), exits_to_come=exits, **bed.last_count())
+    bed.registers()
+    bed.exit(container, cpu_s=10.0)
+    bed.report()
+    assert (bed.work.service_s, bed.work.told_last) == (10.0, {"n"})
+
+
+def test_a_job_whose_end_its_origin_has_reported_since_the_last_count_is_not_reported_again() -> None:
+    """The end has its service, and the agent was killed before it recorded another count."""
+    bed = Bed()
+    container = bed.process_runs()
+    bed.sample(**{by_name(container): 10.0})
+    count = bed.last_count()
+    bed.send(e.Requested(m.END_JOB, 2, EndJob(job=bed.job)))
+    [told] = bed.to_master(api.JobEnded)
+    assert told.use is not None
+    bed.received(told.use)
+    bed.restart(container, **count)
+    bed.registers()
+    bed.report()
+    assert bed.work.service_s == 10.0
+
+
+def test_a_job_that_came_again_while_its_master_was_away_counts_on_under_the_next_agent() -> None:
+    bed = Bed()
+    first = bed.command_runs("t1")
+    bed.sample(**{by_name(first): 3.0})
+    bed.exit(first, cpu_s=10.0)
+    bed.send(e.EndAcknowledged(bed.job, "t1"))
+    second = bed.command_runs("t2")
+    bed.sample(**{by_name(second): 1.0})
+    bed.restart(second, **bed.last_count())
+    bed.sample(**{by_name(second): 2.0})
+    bed.registers()
+    bed.report()
+    assert bed.work.service_s == 12.0

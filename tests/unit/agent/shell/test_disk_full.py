@@ -300,4 +300,4 @@ def test_an_agent_that_cannot_begin_its_journal_names_the_key(
     monkeypatch.setattr(Journal, "start", fail)
     line = f"^state_dir: no journal in {tmp_path}/journal: {os.strerror(number)}; {remedy}$"
     with pytest.raises(StartError, match=line):
-        Agent._open_journal(cast(Any, SimpleNamespace()), AgentConfig(state_dir=str(tmp_path)))
+        Agent._open_journal(cast(Any, SimpleNamespace()), AgentConfig(state_dir=str(tmp_path)), None)

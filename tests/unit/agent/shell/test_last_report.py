@@ -1,16 +1,20 @@
-"""What a stopped agent has reported of containers, and from where the next one goes on."""
+"""What a stopped agent has counted, and from where the next one goes on."""
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
-from agent import last_report, previous_agent
+from agent import last_report, previous_agent, process
 from agent.core import containers
 from agent.core import events as e
+from agent.core.attained_service import ROOM, LastCount
 from agent.core.records import ContainerRecord, ContainerState
 from agent.core.snapshot import ContainerUse, Snapshot
 from agent.journal import Journal
@@ -34,28 +38,31 @@ class Host:
         self.sent: list[Heartbeat] = []
         monkeypatch.setattr(last_report.time, "time", lambda: self.now)
 
-    def agent(self, *, linked: bool) -> Shell:
+    def agent(self, *, linked: bool = True) -> Shell:
         shell = make_shell(self.journal)
-        shell.link = cast("Any", SimpleNamespace(linked=linked, send_heartbeat=lambda: self.receives_from(shell)))
+        sends = self.receives_from if linked else lambda _: None
+        shell.link = cast("Any", SimpleNamespace(send_heartbeat=lambda: sends(shell)))
         return shell
 
     def receives_from(self, shell: Shell) -> None:
         """Let the master receive a heartbeat."""
-        self.sent.append(shell.node.heartbeat(1.0))
+        self.sent.append(shell.node.heartbeat(time.monotonic()))
 
-    def stops(self, used_s: float) -> str:
-        """Let an agent with a master stop; return its container."""
-        shell = self.agent(linked=True)
+    def stops(self, used_s: float, *, linked: bool = True) -> tuple[str, str]:
+        """Let an agent stop; return its job, and the container of a process that has registered the job."""
+        shell = self.agent(linked=linked)
         container = str(shell.dispatch(e.Requested(m.LAUNCH, 1, Launch(container=SPEC))))
         shell.dispatch(e.ContainerStarted(container, 7, {}, 1e9))
+        shell.dispatch(e.SessionOpened(2, "u", "test", container=container))
+        job = cast("JobRegistered", shell.dispatch(e.JobRegistered(2, RegisterJob(name="j"), 1e9))).job
         used = Snapshot(at=1.0, interval_s=0.0, containers={container: ContainerUse(cpu_seconds=used_s)})
         shell.read_cpu_times = lambda _: shell.dispatch(e.CpuTimesRead(used))
         shell.report_last()
-        return container
+        return job, container
 
-    def recovered_cpu_s(self, *running: str) -> dict[str, float]:
+    def recovered(self, *running: str) -> e.Recovered:
         runs = [Running(container, 7, "u", 0.0) for container in running]
-        return previous_agent.recovered_state(self.journal, runs, frozenset(), None, same_launcher=True).cpu_s
+        return previous_agent.recovered_state(self.journal, runs, frozenset(), None, same_launcher=True)
 
 
 @pytest.fixture
@@ -63,17 +70,23 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return Host(tmp_path, monkeypatch)
 
 
-def test_what_a_stopped_agent_has_reported_is_known_until_the_next_one_has_reported_more(host: Host) -> None:
-    container = host.stops(3.0)
-    assert len(host.sent) == 1
+@pytest.mark.parametrize("linked", [True, False], ids=["with a master", "whose master is away"])
+async def test_what_a_stopped_agent_has_counted_is_known_until_the_next_one_reports(
+    host: Host, *, linked: bool
+) -> None:
+    job, container = host.stops(3.0, linked=linked)
+    assert len(host.sent) == linked
     for _ in range(2):  # the first one may end before it has reported anything
-        assert host.recovered_cpu_s(container) == {container: 3.0}
+        last_report.take_over(host.journal, host.now - 1.0)
+        recovered = host.recovered(container)
+        assert (recovered.cpu_s, recovered.service_s) == ({container: 3.0}, {job: 3.0})
     last_report.remove(host.journal)
-    assert host.recovered_cpu_s(container) == {}, "nothing can be read here"
+    recovered = host.recovered(container)
+    assert (recovered.cpu_s, recovered.service_s) == ({}, {}), "nothing can be read here"
 
 
 def test_the_last_heartbeat_has_every_job(host: Host) -> None:
-    shell = host.agent(linked=True)
+    shell = host.agent()
     job = cast("JobRegistered", shell.dispatch(e.JobRegistered(1, RegisterJob(name="j"), 1e9))).job
     for _ in range(2):
         host.receives_from(shell)
@@ -81,35 +94,61 @@ def test_the_last_heartbeat_has_every_job(host: Host) -> None:
     assert [[use.job for use in sent.load.jobs] for sent in host.sent] == [[job], [], [job]]
 
 
-def test_without_a_master_nothing_is_reported(host: Host) -> None:
-    shell = host.agent(linked=False)
+def test_an_agent_without_a_master_records_nothing(host: Host) -> None:
+    shell = host.agent()
+    shell.link = None
     shell.report_last()
-    assert (host.sent, host.recovered_cpu_s()) == ([], {})
+    shell.record_service()
     assert last_report.read(host.journal) is None
 
 
-def test_an_agent_that_had_no_master_leaves_what_the_one_before_has_reported(host: Host) -> None:
-    container = host.stops(3.0)
-    host.now += 0.9 * last_report.VALID_S
-    host.agent(linked=False).report_last()
-    host.now += 0.9 * last_report.VALID_S
-    assert host.recovered_cpu_s(container) == {container: 3.0}
+async def test_a_count_from_before_an_earlier_version_ran_is_dropped(host: Host) -> None:
+    """That version does not know the record, and may have reported more."""
+    _, container = host.stops(3.0)
+    last_report.take_over(host.journal, host.now + 1.0)
+    assert host.recovered(container).service_s == {}
 
 
-def test_a_report_from_before_an_earlier_version_ran_is_no_longer_valid(host: Host) -> None:
-    """That version has reported more, and leaves the record."""
-    container = host.stops(3.0)
-    host.now += 1.1 * last_report.VALID_S
-    assert host.recovered_cpu_s(container) == {}
-    host.agent(linked=False).report_last()
-    assert host.recovered_cpu_s(container) == {}, "nor is it left to the next one"
+async def test_agents_that_know_the_record_keep_it_however_late_they_start(host: Host) -> None:
+    job, container = host.stops(3.0)
+    for _ in range(2):
+        before_at = host.now = host.now + 1e6
+        last_report.take_over(host.journal, before_at - 1e6)
+    assert host.recovered(container).service_s == {job: 3.0}
 
 
-def test_of_a_container_that_began_after_the_report_only_what_it_used_for_jobs_that_are_over_was_reported(
+def test_the_lock_of_the_state_directory_tells_when_the_agent_before_started(tmp_path: Path) -> None:
+    def locks() -> float | None:
+        return process.lock(tmp_path, tmp_path, tmp_path / "agent.sock")
+
+    assert locks() is None
+    lock = tmp_path / "agent.lock"
+    lock.rename(tmp_path / "held")  # by this process
+    (tmp_path / "agent-runtime.lock").unlink()
+    (tmp_path / "agent.sock.lock").unlink()
+    lock.write_text("7\n")
+    os.utime(lock, (1e9, 1e9))
+    assert locks() == 1e9
+    assert lock.stat().st_mtime > 1e9, "the next agent finds when this one started"
+
+
+def test_an_earlier_version_reads_the_cpu_times_of_the_record_and_this_one_reads_its_record(host: Host) -> None:
+    class Earlier(msgspec.Struct, kw_only=True):
+        at: float
+        cpu_s: dict[str, float]
+
+    count = LastCount(at=1.0, cpu_s={"c": 2.0}, service_s={"j": 3.0}, ended_s={"k": 4.0})
+    earlier = msgspec.msgpack.decode(msgspec.msgpack.encode(count), type=Earlier)
+    assert (earlier.at, earlier.cpu_s) == (1.0, {"c": 2.0})
+    host.journal.write(ROOM, ROOM, earlier)
+    assert last_report.read(host.journal) == LastCount(at=1.0, cpu_s={"c": 2.0})
+
+
+async def test_of_a_container_that_began_after_the_count_only_what_it_used_for_jobs_that_are_over_was_counted(
     host: Host,
 ) -> None:
-    container = host.stops(3.0)
+    _, container = host.stops(3.0)
     later = ContainerRecord(container="c-9", user="u", spec=SPEC, opportunistic=False, state=ContainerState.RUNNING)
     later.end_turn("over", 2.0)
     host.journal.write(containers.ROOM, "c-9", later)
-    assert host.recovered_cpu_s(container, "c-9", "c-10") == {container: 3.0, "c-9": 2.0, "c-10": 0.0}
+    assert host.recovered(container, "c-9", "c-10").cpu_s == {container: 3.0, "c-9": 2.0, "c-10": 0.0}
