@@ -7,7 +7,7 @@ A container has one change at a time; if several wait, only the last one counts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -16,7 +16,7 @@ from msgspec import structs
 
 from agent.cgroups import Cgroup, CgroupTree, blk_throttle_workaround
 from agent.containers_cgroup import ContainersCgroup
-from agent.core.confinement import MOST_WEIGHT, Confinement, differing
+from agent.core.confinement import MOST_WEIGHT, Confinement, differing, without
 from agent.core.snapshot import Snapshot
 from agent.fault_injection import Point, reach
 from agent.network import MAX_SLOT, Counters, NetworkLimiter, shape_of
@@ -141,8 +141,7 @@ class LimitEnforcer:
 
     def is_opportunistic(self, container: str) -> bool:
         """Return whether the container was opportunistic when last confined."""
-        one = self._containers.get(container)
-        return one is not None and one.wanted.opportunistic
+        return (one := self._containers.get(container)) is not None and one.wanted.opportunistic
 
     async def settled(self, container: str) -> None:
         """Wait until the kernel has the latest confinement."""
@@ -190,27 +189,12 @@ class LimitEnforcer:
         await self._reconcile_network()
 
     async def repair(self) -> list[str]:
-        """Undo changes by other programs; return a description of them."""
-        repaired = list(self._tree.repair()) if self._tree is not None else []
-        for container, one in list(self._containers.items()):
-            if self._tree is None or one.worker is not None or one.ending:
-                continue
-            if self._tree.groups.failed(container) != one.groups_failed:
-                self._report(container, one)
-            if one.again:
-                self.confine(container, one.wanted)
-            if one.again or one.applied is None or one.stuck_at_bytes is not None:
-                continue
-            try:
-                done = self._tree.get(container).confine(one.applied)
-            except FileNotFoundError:
-                continue
-            repaired += [f"{name} of {container}" for name in done.written]
-            if done.shrink_to_bytes is not None:  # it was raised, and more is in use now
-                repaired.append(f"memory.max of {container}")
-                one.applied = None
-                self.confine(container, one.wanted)
-            await asyncio.sleep(0)  # do not block the event loop for hundreds of containers in a row
+        """Undo changes by other programs; return a description of them. Grants go on meanwhile."""
+        repaired: list[str] = []
+        if self._tree is not None:
+            for found in chain(self._tree.repairs(), self._repairs(self._tree)):
+                repaired += found
+                await asyncio.sleep(0)  # hundreds of groups and containers in a row would block the event loop
         return repaired + await self._reconcile_network()
 
     def retry(self, snapshot: Snapshot) -> None:
@@ -243,6 +227,27 @@ class LimitEnforcer:
 
     # ------------------------------------------------------------ inside
 
+    def _repairs(self, tree: CgroupTree) -> Iterator[list[str]]:
+        """Repair one container after the other, and yield what was wrong."""
+        for container, one in list(self._containers.items()):
+            if one.worker is not None or one.ending:
+                continue
+            if tree.groups.failed(container) != one.groups_failed:
+                self._report(container, one)
+            if one.again:
+                self.confine(container, one.wanted)
+            if one.again or one.applied is None or one.stuck_at_bytes is not None:
+                continue
+            try:
+                done = tree.get(container).confine(one.applied)
+            except FileNotFoundError:
+                continue
+            wrong = done.written
+            if done.shrink_to_bytes is not None:  # it was raised, and more is in use now
+                wrong, one.applied = (*wrong, "memory.max"), None
+                self.confine(container, one.wanted)
+            yield [f"{name} of {container}" for name in wrong]
+
     def _weigh(self, container: str, one: _Confined) -> bool:
         """Apply at once a change that only a new rank makes to cgroups, as ranks change often and wait for nothing;
         return whether that is done.
@@ -258,7 +263,7 @@ class LimitEnforcer:
         except OSError:
             return False  # a task finds it again, and reports it
         one.applied = wanted
-        self._report_if_new(container, one, _without(one.not_enforced, changed) | failed)
+        self._report_if_new(container, one, without(one.not_enforced, changed) | failed)
         return True
 
     async def _work(self, container: str, one: _Confined) -> None:
@@ -269,7 +274,7 @@ class LimitEnforcer:
                 self._settle_groups()
                 wanted, changed = one.wanted, differing(one.applied, one.wanted)
                 failed = await self._apply(container, one, wanted)
-                one.applied, one.not_enforced = wanted, _without(one.not_enforced, changed) | failed
+                one.applied, one.not_enforced = wanted, without(one.not_enforced, changed) | failed
                 self._report(container, one)
         except FileNotFoundError:
             log.debug("confined too late: it has ended", container=container)
@@ -353,7 +358,7 @@ class LimitEnforcer:
         failed = await result_of(self._network.not_enforced())
         for container, one in self._containers.items():
             if one.slot in failed and one.applied is not None and one.worker is None:  # else its worker reports it
-                self._report_if_new(container, one, _without(one.not_enforced, _NETWORK) | failed[one.slot])
+                self._report_if_new(container, one, without(one.not_enforced, _NETWORK) | failed[one.slot])
         return repaired
 
     def _report_if_new(self, container: str, one: _Confined, not_enforced: dict[str, str]) -> None:
@@ -389,11 +394,6 @@ class LimitEnforcer:
         default = 0 if confinement.borrowed or self._tree is None else self._pids_max()
         unset = default and confinement.pids_max is None
         return structs.replace(confinement, pids_max=default) if unset else confinement
-
-
-def _without(not_enforced: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """Return the other settings that are not enforced; a limit's name may be followed by that of a link."""
-    return {name: why for name, why in not_enforced.items() if name.split(" ")[0] not in names}
 
 
 def _without_network(wanted: Confinement, why: str) -> dict[str, str]:

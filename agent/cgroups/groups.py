@@ -183,16 +183,23 @@ class Groups:
         parents = self._above(self.parents.get(container, self._containers))
         return {what: why for path in parents for what, why in self._groups[path].failed.items()}
 
-    def repair(self, controllers: Sequence[str], surroundings: Surroundings) -> list[str]:
-        """Undo changes by other programs, with these controllers; return a description of them."""
+    def enable(self, controllers: Sequence[str], surroundings: Surroundings) -> list[str]:
+        """Use these controllers from now on; return a description of those that other programs had disabled."""
         self._controllers, self._surroundings = tuple(controllers), surroundings
         repaired: list[str] = []
         self.settle()
         for path in sorted(self._groups):
             with contextlib.suppress(OSError):  # it vanished, or another program is in it
                 repaired += [f"{controller} was not enabled in {path}" for controller in self._enable(path)]
-            repaired += [f"{name} of {path.name}" for name in self._apply(path, None)]
         return repaired
+
+    def repairs(self) -> Iterator[list[str]]:
+        """Undo changes by other programs, in one group after the other, which may come and go meanwhile; yield a
+        description of them.
+        """
+        for path in sorted(self._groups):
+            if path in self._groups:
+                yield [f"{name} of {path.name}" for name in self._apply(path, None)]
 
     def _apply(self, path: Path, since: Confinement | None) -> tuple[str, ...]:
         """Apply a group's settings; return the files written."""

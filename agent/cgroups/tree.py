@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -271,7 +271,12 @@ class CgroupTree:
         self._idle_class.set(idle)
 
     def repair(self) -> list[str]:
-        """Undo foreign changes to controllers and caps, from the top down; return a description of the drift.
+        """Undo all that :meth:`repairs` does, at once; return a description of the drift. Raises as that."""
+        return [drift for found in self.repairs() for drift in found]
+
+    def repairs(self) -> Iterator[list[str]]:
+        """Undo foreign changes to controllers and caps, from the top down, then to one group after the other; yield a
+        description of the drift. The caller may do other work before each group.
 
         If a controller had been disabled, each container's limits must be enforced again.
 
@@ -302,7 +307,8 @@ class CgroupTree:
             drifted += [
                 f"{name} of all containers had been changed" for name in self._put_caps(self._caps, None).written
             ]
-        return drifted + self.groups.repair(sorted(self.controllers), self.surroundings)
+        yield drifted + self.groups.enable(sorted(self.controllers), self.surroundings)
+        yield from self.groups.repairs()
 
     def _put_caps(self, caps: Confinement, since: Confinement | None) -> Applied:
         """Apply the caps: parent before child when they grow, child before parent when they shrink."""

@@ -8,7 +8,7 @@ another cgroup: its class is a set of settings, so promotion (UBIS §IV.D) is a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from operator import attrgetter
 
 import msgspec
@@ -83,6 +83,11 @@ def differing(before: Confinement | None, after: Confinement) -> frozenset[str]:
         return frozenset(_FIELDS)
     each = zip(_FIELDS, _values(before), _values(after), strict=True)
     return frozenset(name for name, had, has in each if had != has)
+
+
+def without(not_enforced: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    """Return the other settings that are not enforced; a limit's name may be followed by that of a link."""
+    return {name: why for name, why in not_enforced.items() if name.split(" ")[0] not in names}
 
 
 def worth_saying(

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from agent.cgroups import Cgroup
+from agent.cgroups import Cgroup, CgroupTree
 from agent.core.confinement import Confinement
 from agent.limit_enforcer import LimitEnforcer
+from tests.fakes.fake_cgroups import FakeCgroups
 from tests.unit.agent.cgroups.conftest import Make
 
 MIB = 1 << 20
@@ -79,3 +80,35 @@ async def test_a_change_that_the_kernel_does_not_take_is_not_enforced_and_tried_
     await asyncio.wait_for(limit_enforcer.settled("a"), LIMIT_S)
     assert told[1:] == [{}]
     assert fake.read(bytes(tree.get("a").path / "pids.max")).strip() == "7"
+
+
+GROUPED = {name: f"j-{name}.job" for name in ("a", "b", "c")}
+
+
+async def grouped(make: Make) -> tuple[FakeCgroups, CgroupTree, LimitEnforcer]:
+    fake, tree = make()
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    for container, group in GROUPED.items():
+        await limit_enforcer.create(container, Confinement(cpu_weight=88), [group])
+    return fake, tree, limit_enforcer
+
+
+async def test_the_event_loop_turns_after_each_group_and_each_container(make: Make) -> None:
+    _, _, limit_enforcer = await grouped(make)
+    repairing, turns = asyncio.create_task(limit_enforcer.repair()), 0
+    while not repairing.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 2 * len(GROUPED)
+
+
+async def test_a_group_may_go_while_others_are_repaired(make: Make) -> None:
+    fake, tree, limit_enforcer = await grouped(make)
+    for group in GROUPED.values():
+        fake.write(f"/fake/cgroup/containers/{group}/cpu.weight".encode(), "5")
+    repairing = asyncio.create_task(limit_enforcer.repair())
+    await asyncio.sleep(0)
+    assert not repairing.done()
+    assert tree.get("c").remove()
+    await limit_enforcer.remove("c")
+    assert await repairing == ["cpu.weight of j-a.job", "cpu.weight of j-b.job"]
