@@ -18,11 +18,11 @@ from penstock.wire import agent_api, master_api
 MIB, GIB = 2**20, 2**30
 
 
-def varying(slots: int, number: int = 0) -> Profile:
-    """A demand that is another one in every slot, of one stage."""
+def varying(slots: int, number: int = 0, cores: float = 0.2) -> Profile:
+    """A demand that is another one in every slot, of one stage, from so many cores on."""
     at = (np.arange(slots) * 7 + number * 3) % 10
     return Profile(
-        cpu_cores=tuple((0.2 + 0.05 * at).round(3).tolist()),
+        cpu_cores=tuple((cores + 0.05 * at).round(3).tolist()),
         memory_bytes=tuple(int(each) * MIB for each in 64 + 4 * at),
     )
 

@@ -13,10 +13,14 @@ import time
 from dataclasses import dataclass
 from random import Random
 
+from msgspec.structs import replace
+
+from bench._executors import varying
 from master.core import Cluster, MasterSettings
 from master.core import events as e
+from master.core.instructions import Predict
 from master.ordering import NAMES
-from penstock.model import Capacity, KindAmounts, TaskRequest
+from penstock.model import Capacity, ContainerSpec, Executor, KindAmounts, TaskRequest
 from penstock.wire import master_api as api
 
 MB = 1e6
@@ -138,6 +142,92 @@ def measure_waiting(
     )
 
 
+def busy(nodes: int, held: int, rng: Random) -> Cluster:
+    """Return a cluster whose cores are all promised to so many commands on each node. Every second node also reports
+    availability that changes slot by slot, as where executors run.
+    """
+    capacity = Capacity(cores=16.0, memory_bytes=64 * GIB)
+    command = ContainerSpec(argv=("true",), cpu_cores=capacity.cores / held)
+    made = Cluster(MasterSettings(node_timeout_s=600.0, gather_s=0.0))
+    placed: dict[str, list[api.PlacedTask]] = {}
+    awaited: list[api.AwaitedTask] = []
+    for name in (f"n{index}" for index in range(nodes)):
+        for index in range(held):
+            asked = TaskRequest(
+                task=f"{name}-{index}", usage=KindAmounts(cpu=MB), memory_bytes=4 * GIB, command=command
+            )
+            awaited.append(api.AwaitedTask(job="j", stage="s", request=asked, node=name))
+            placed.setdefault(name, []).append(
+                api.PlacedTask(
+                    job="j", stage="s", task=asked.task, origin="n0", remaining=asked.usage,
+                    memory_bytes=asked.memory_bytes, command=True,
+                )
+            )  # fmt: skip
+    for index, (name, tasks) in enumerate(placed.items()):
+        slots = [(rng.randrange(500), 100_000, 100_000, 8192) for _ in range(100 if index % 2 else 1)]
+        reported = api.Availability(slot_s=3.0, capacity=(16_000, 1_000_000, 1_000_000, 65_536), slots=slots)
+        origin = index == 0
+        said = api.Register(
+            protocol=1, node=name, version="0", capacity=capacity, placed=tasks, awaited=awaited if origin else [],
+            load=load(rng, promised_cores=capacity.cores, promised_memory_bytes=held * 4 * GIB, availability=reported),
+            jobs=[
+                api.JobState(job="j", name="j", user="u", memory_bytes=0, priority=0.0, submitted_at=0.0)
+            ] if origin else [],
+        )  # fmt: skip
+        made.handle(e.Received(name, said), 0.0)
+    return made
+
+
+def add_executors(made: Cluster, executors: int, jobs: int) -> None:
+    """Add waiting executors, each job's of one application, of 4 to 8 cores; their forecasts are known."""
+    asked: list[Predict] = []
+    for job in range(jobs):
+        name = f"e{job}"
+        state = api.JobState(job=name, name=name, user="u", memory_bytes=0, priority=0.0, submitted_at=float(job))
+        made.handle(e.Received("n0", state), 0.0)
+        command = ContainerSpec(argv=("true",), cpu_cores=4.0 + 4.0 * job / jobs)
+        requests = [
+            TaskRequest(
+                task=f"{index}",
+                usage=KindAmounts(),
+                memory_bytes=4 * GIB,
+                command=command,
+                executor=Executor(application=name),
+            )
+            for index in range(executors // jobs)
+        ]
+        ready = made.handle(e.Received("n0", api.ReadyTasks(job=name, stage="s", tasks=requests)), 0.0)
+        asked += [one for one in ready if isinstance(one, Predict)]
+    for one in asked:
+        profile = varying(100, cores=one.settings.cores)
+        made.handle(e.Forecasted(one.application, one.settings, profile, "mean of 3 runs", 0.1, one.sizing), 0.0)
+
+
+def measure_executors(nodes: int, executors: int, held: int = 8, repeat: int = 7) -> None:
+    """Print the times of rounds that place none of the executors, which have waited long: of one that examines all
+    nodes, once per heartbeat time, and of one between, when a tenth of the nodes have reported.
+    """
+    made = busy(nodes, held, Random(1))
+    add_executors(made, executors, jobs=20)
+    all_ms: list[float] = []
+    some_ms: list[float] = []
+    for turn in range(2 * repeat + 2):
+        everywhere = turn % 2 == 0
+        now = 0.1 + 31.0 * (turn // 2) + (0.0 if everywhere else 0.1)
+        for index in range(0, nodes, 1 if everywhere else 10):
+            node = made.nodes[f"n{index}"]
+            made.handle(e.Received(node.name, api.Heartbeat(load=replace(node.load, availability=None))), now)
+        cpu = time.process_time()
+        made.handle(e.RoundDue(100.0 + now), now)
+        (all_ms if everywhere else some_ms).append((time.process_time() - cpu) * 1000)
+    for name, took_ms in (("all nodes", all_ms), (f"{nodes // 10} nodes", some_ms)):
+        del took_ms[0]  # the first sees everything for the first time
+        print(
+            f"{nodes:6} nodes, {executors:4} executors wait, {name:10} examined: {made.counts['assigned']} placed, "
+            f"{statistics.median(took_ms):7.1f} ms ({min(took_ms):.1f} to {max(took_ms):.1f})"
+        )
+
+
 def measure_heartbeats(nodes: int, held: int, count: int = 2000) -> None:
     """Print the time of one heartbeat on nodes that hold so many tasks each, and name one job that moved."""
     rng = Random(1)
@@ -189,6 +279,9 @@ def main() -> None:
     measure_waiting(10_000, 100, 10, 1)
     for ordering in ("ejf", "las_mq"):
         measure_waiting(100, 1000, 1, 1, ordering)
+    print("with executors that find no place:")
+    for nodes in (100, 1000, 5000):
+        measure_executors(nodes, 200)
     print("A heartbeat:")
     for nodes, held in ((100, 0), (1000, 16), (10_000, 16), (1000, 64)):
         measure_heartbeats(nodes, held)
