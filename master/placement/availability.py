@@ -85,7 +85,9 @@ def end_in(profile: Profile, elapsed_s: float, to_s: float, slots: int) -> int:
     unknown.
     """
     left_s = profile.slots * profile.slot_s - elapsed_s
-    return min(slots, math.ceil(left_s / to_s - _ROUNDING)) if left_s > 0 and not lasting(profile) else slots
+    if left_s <= 0 or lasting(profile):
+        return slots
+    return min(slots, max(1, math.ceil(left_s / to_s - _ROUNDING)))
 
 
 def _values(profile: Profile) -> Floats:
