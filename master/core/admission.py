@@ -199,11 +199,11 @@ class Admission:
                 for task in list(tasks.values()):
                     if task.fits_in == shape and not too_large:
                         continue
-                    reason = not opportunistic and too_large
-                    if not reason and not self._executors.foreseen(job, task):
-                        reason = self._snapshots.unfit(task)
-                    if not reason:  # an executor's forecast changes
-                        task.unfit_since, task.fits_in = None, -1 if task.elastic else shape
+                    reason, foreseen = not opportunistic and too_large, False
+                    if not reason and (reason := self._snapshots.unfit(task)):
+                        foreseen = self._executors.foreseen(job, task)
+                    if not reason or foreseen:  # a forecast changes
+                        task.unfit_since, task.fits_in = None, -1 if foreseen else shape
                         job.fits_in = min(job.fits_in, task.fits_in)
                         continue
                     job.fits_in = -1

@@ -105,7 +105,7 @@ class Cluster:
         slack = SlackWork(dues, self.drains, table, members, outbox, self.order, snapshots, quotas, tasks)
         placing = ExecutorRound(
             shared, self.drains, members, outbox, snapshots, executors, quotas, tasks, kept,
-            LateExecutors(members, executors, kept),
+            LateExecutors(table, members, executors, kept),
         )  # fmt: skip
         return Rounds(
             shared, dues, table, members, outbox, self.order, self._priorities, executors, quotas, self.admission,

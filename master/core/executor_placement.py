@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 
 from master.core import events as e
-from master.core.executors import Executors
-from master.core.free_capacity import Demand, Grid, free_capacity
+from master.core.executors import Executors, Reason
+from master.core.free_capacity import Demand, FreeCapacity, Grid, free_capacity, with_room
 from master.core.job import Job, Key, Task
 from master.core.kept_room import Room
 from master.core.late_executors import Tried
 from master.core.node import Node
 from master.core.outbox import Outbox
 from master.core.settings import MasterSettings
+from master.core.snapshot import RoundSnapshot
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.user_quotas import HeldBack
 from master.placement import Demands, Launch, Need, WaitingExecutors
 from master.placement.drr import Ints
 from master.placement.executors import fits_somewhere, machines_that_fit, machines_with_room
 from master.placement.workers import MEMORY, Mask
+from penstock.model.resource_vector import RESOURCES
 
 
 @dataclass(slots=True)
@@ -43,10 +46,11 @@ class Examined:
     be placed on any; ``over``: by job, what executors over their user's limit wait for.
     """
 
+    snapshot: RoundSnapshot
     nodes: list[Node]
     workers: list[int]
     everywhere: bool
-    not_offered: dict[str, str]
+    not_offered: dict[str, Reason]
     over: dict[str, HeldBack]
 
 
@@ -71,7 +75,7 @@ class ExecutorPlacement:
         self._tasks = tasks
         self._outbox = outbox
         self._policy = executors.policy
-        grid = Grid.of(settings, [one.demand.profile for one in waiting], elastic=self._policy.elastic)
+        self._grid = grid = Grid.of(settings, [one.demand.profile for one in waiting], elastic=self._policy.elastic)
         self._demands = Demands(grid.slots)
         self._pending = WaitingExecutors(self._demands)
         self._waiting: dict[Key, WaitingExecutor] = {(one.task.job, one.task.name): one for one in waiting}
@@ -85,8 +89,9 @@ class ExecutorPlacement:
                 numbers[same] = self._demands.add(self._policy.demand(one.demand.over(grid)))
             one.number = numbers[same]
         wanted = np.asarray(self._demands.peaks[: len(self._demands)].any(axis=0))
-        self._room = free_capacity(grid, examined.nodes, examined.workers, wanted, now)
-        self._machines = {worker: machine for machine, worker in enumerate(examined.workers)}
+        workers = self._with_room() if self._policy.elastic else examined.workers
+        self._room = free_capacity(grid, examined.nodes, workers, wanted, now)
+        self._machines = {worker: machine for machine, worker in enumerate(workers)}
 
     @property
     def jobs(self) -> list[str]:
@@ -119,6 +124,8 @@ class ExecutorPlacement:
         """
         self._room.keep()
         machines, every = self._room.machines, np.arange(len(self._room.machines))
+        if not len(machines):
+            return
         known: dict[int, bool] = {}
         for key, one in self._waiting.items():
             if one.allowed is not None:
@@ -184,16 +191,28 @@ class ExecutorPlacement:
         """Return the executors that were not placed."""
         return {key: Tried(one.demand, one.allowed) for key, one in self._waiting.items()}
 
-    def lacks(self) -> dict[str, str]:
-        """Return by job the resources that its first executor without a place lacks."""
+    def lacks(self) -> dict[str, Reason]:
+        """Return by job the resources that its first executor without a place lacks, as far as the nodes have them
+        when that is asked: it takes a look at every slot of every node.
+        """
         first = {one.job.job: one for one in reversed(self._waiting.values())}
-        anywhere: dict[int, str] = {}  # by demand, of executors that may go to every node: this looks at all of them
-        found: dict[str, str] = {}
+        room = cache(partial(_in_every_slot, self._grid, self.examined, self.now))
+        anywhere: dict[int, Callable[[], str]] = {}  # by demand, of executors that may go to every node
+        found: dict[str, Reason] = {}
         for job, one in first.items():
             said = anywhere.get(one.number) if one.allowed is None else None
-            found[job] = said if said is not None else self._room.lacks(one.demand, one.allowed)
+            found[job] = said = said or cache(partial(_lacks, room, one))
             if one.allowed is None:
-                anywhere[one.number] = found[job]
+                anywhere[one.number] = said
+        return found
+
+    def _with_room(self) -> list[int]:
+        """Return the workers that may have room for some executor now: no policy that follows profiles launches one on
+        another.
+        """
+        snapshot, workers = self.examined.snapshot, np.array(self.examined.workers)
+        most, capacity = snapshot.available_at_most(workers, self._grid.slot_s), snapshot.executor_capacity(workers)
+        found: list[int] = workers[with_room(self._demands, capacity, most)].tolist()
         return found
 
     def _heartbeat(self, machine: int, choosy: list[Key]) -> None:
@@ -225,3 +244,14 @@ class ExecutorPlacement:
             "executor placed", job=key[0], task=key[1], node=node.name, application=one.forecast.application,
             slots=demand.profile.slots, why=why,
         )  # fmt: skip
+
+
+def _in_every_slot(grid: Grid, examined: Examined, now: float) -> FreeCapacity:
+    """Return the free capacity of all examined nodes, without the room that is kept."""
+    room = free_capacity(grid, examined.nodes, examined.workers, np.ones(len(RESOURCES), dtype=np.bool_), now)
+    room.keep()
+    return room
+
+
+def _lacks(room: Callable[[], FreeCapacity], one: WaitingExecutor) -> str:
+    return room().lacks(one.demand, one.allowed)

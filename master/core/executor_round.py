@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 
 from master.core import events as e
 from master.core.drains import Drains
 from master.core.executor_placement import Examined, ExecutorPlacement, WaitingExecutor
-from master.core.executors import Executors
+from master.core.executors import Executors, Reason
 from master.core.forecasts import key_of
-from master.core.free_capacity import Demand, capacities, within
+from master.core.free_capacity import Demand, largest_first, within
 from master.core.job import Job, Key, Task
 from master.core.kept_room import KeptRoom
 from master.core.late_executors import LateExecutors
 from master.core.membership import Membership
-from master.core.node import Node
 from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings
 from master.core.snapshot import RoundSnapshot, Snapshots
@@ -25,7 +25,7 @@ from master.core.task_lifecycle import TaskLifecycle
 from master.core.user_quotas import HeldBack, RoundQuotas, UserQuotas, WaitingTask
 from master.ordering import Ranking
 from master.placement.availability import lasting
-from penstock.model import Profile
+from master.placement.drr import Floats
 from penstock.model.units import counted
 
 #: A waiting executor and its forecast.
@@ -50,7 +50,7 @@ class ExecutorRound:
     # executors that fitted at the last round's start, found no place, and kept their user's limit from its other tasks
     _forestalled: set[Key] = field(init=False, default_factory=set)
     # job → resources that all nodes lacked for its executors at that time
-    _lacks: dict[str, str] = field(init=False, default_factory=dict)
+    _lacks: dict[str, Reason] = field(init=False, default_factory=dict)
 
     def begin(self, ranking: Ranking, now: float, limits: RoundQuotas | None) -> ExecutorPlacement | None:
         """Place executors where the room that is kept for them is free; return the others, for their turns in the order
@@ -65,23 +65,26 @@ class ExecutorRound:
         over: dict[str, HeldBack] = {}
         if limits is not None:
             known, over = self._within(limits, snapshot, known, not_offered)
-        nodes = [snapshot.node(worker) for worker in range(len(snapshot.rows))]
-        everywhere = self._looks_everywhere(now)
-        looked_at = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
+        nodes, everywhere = snapshot.nodes(), self._looks_everywhere(now)
+        looked_at = [worker for worker, node in enumerate(nodes) if node.executors_due]
         for worker in looked_at:
             nodes[worker].executors_due = False
+        if everywhere:
+            looked_at = [*range(len(nodes))]
         if not known or not looked_at:
-            none = self._lacks if nodes else dict.fromkeys((job.job for job, _, _ in known), "no node is connected")
+            none = self._lacks
+            if not nodes:
+                none = dict.fromkeys((job.job for job, _, _ in known), "no node is connected")
             if limits is not None:
                 limits.settle(tried=False)
                 not_offered |= limits.why_over(over)
             self._record_waits(none | not_offered)
             if everywhere:
-                self._late.keep({}, nodes, limits, now)
+                self._late.keep({}, snapshot.rows, limits, now)
             return None
-        examined = Examined(nodes, looked_at, everywhere, not_offered, over)
+        examined = Examined(snapshot, nodes, looked_at, everywhere, not_offered, over)
         placing = ExecutorPlacement(
-            self._executors, self._tasks, self._outbox, self._settings.current, _waiting(snapshot, nodes, known),
+            self._executors, self._tasks, self._outbox, self._settings.current, _waiting(snapshot, known),
             examined, now,
         )  # fmt: skip
         if self._kept.rooms:
@@ -93,7 +96,7 @@ class ExecutorRound:
         return placing
 
     def _within(
-        self, limits: RoundQuotas, snapshot: RoundSnapshot, known: list[_Known], not_offered: dict[str, str]
+        self, limits: RoundQuotas, snapshot: RoundSnapshot, known: list[_Known], not_offered: dict[str, Reason]
     ) -> tuple[list[_Known], dict[str, HeldBack]]:
         """Return the executors within their users' limits, and by job what the others wait for. Those that sit a round
         out join ``not_offered``.
@@ -122,8 +125,8 @@ class ExecutorRound:
         if examined.everywhere:
             self._lacks = placing.lacks()
             over_limit = limits.why_over(examined.over) if limits is not None else {}
-            self._record_waits(self._lacks | examined.not_offered | over_limit)
-            self._late.keep(placing.tried(), examined.nodes, limits, now)
+            self._record_waits({**self._lacks, **examined.not_offered, **over_limit})
+            self._late.keep(placing.tried(), examined.snapshot.rows, limits, now)
 
     def _looks_everywhere(self, now: float) -> bool:
         """Return whether this round examines all nodes."""
@@ -135,12 +138,13 @@ class ExecutorRound:
 
     def say_what_waits(self) -> None:
         """Set the jobs' reasons for waiting executors, after regular placement, which covers other tasks."""
+        note = self._drains.note(self._members.nodes) + self._kept.note()
         for name, why in self._executors.waits.items():
             job = self._members.jobs.get(name)
             if job is not None and job.admitted and not job.waits:
-                job.wait(why + self._drains.note(self._members.nodes) + self._kept.note())
+                job.wait(partial(_noted, why, note))
 
-    def _forecast(self, ranking: Ranking) -> tuple[list[_Known], dict[str, str]]:
+    def _forecast(self, ranking: Ranking) -> tuple[list[_Known], dict[str, Reason]]:
         """Return the waiting executors with a forecast, in the order of their jobs, and request the missing
         forecasts. Also return, by job, why an executor that reserves its bounds for lack of a forecast fits on no
         node.
@@ -149,7 +153,7 @@ class ExecutorRound:
         for task in self._executors.waiting.values():
             by_job.setdefault(task.job, []).append(task)
         known: list[_Known] = []
-        too_large: dict[str, str] = {}
+        too_large: dict[str, Reason] = {}
         for name in ranking.order():
             job = self._members.jobs[name]
             for task in by_job.get(name, ()) if job.admitted else ():
@@ -162,27 +166,39 @@ class ExecutorRound:
                     known.append((job, task, forecast))
         return known, too_large
 
-    def _record_waits(self, lacking: dict[str, str]) -> None:
+    def _record_waits(self, lacking: dict[str, Reason]) -> None:
         """Record by job why executors wait: the resources they lack, or a missing forecast."""
         waiting = Counter(task.job for task in self._executors.waiting.values())
         self._executors.waits = {
-            job: f"{counted(count, 'executor', 'wait')}: {lacking.get(job, 'for what is forecast of them')}"
+            job: partial(_why, count, lacking.get(job, "for what is forecast of them"))
             for job, count in waiting.items()
         }
 
 
-def _waiting(snapshot: RoundSnapshot, nodes: list[Node], known: list[_Known]) -> list[WaitingExecutor]:
+def _why(count: int, reason: Reason) -> str:
+    """Return why so many executors of a job wait."""
+    return f"{counted(count, 'executor', 'wait')}: {reason if isinstance(reason, str) else reason()}"
+
+
+def _noted(why: Callable[[], str], note: str) -> str:
+    return why() + note
+
+
+def _waiting(snapshot: RoundSnapshot, known: list[_Known]) -> list[WaitingExecutor]:
     """Return each executor with its demand on the nodes it may use. Executors with equal demands share one profile."""
-    capacity = capacities(nodes)
-    profiles: dict[tuple[int, tuple[str, ...]], Profile] = {}
+    every = snapshot.executor_capacity()
+    capacity: dict[tuple[str, ...], Floats] = {}  # of the nodes of these names
+    demands: dict[tuple[int, tuple[str, ...], int], Demand] = {}
     found: list[WaitingExecutor] = []
     for rank, (job, task, forecast) in enumerate(known):
-        assert task.request is not None
-        names = task.request.nodes
-        same = (id(forecast), names)
-        if same not in profiles:
-            own = [worker for worker, node in enumerate(nodes) if not names or node.name in names]
-            profiles[same] = within(forecast.profile, capacity[own])
-        demand = Demand.of(job, task, profiles[same])
-        found.append(WaitingExecutor(rank, job, task, forecast, snapshot.allowed(task), demand))
+        request = task.request
+        assert request is not None
+        assert request.command is not None
+        names = request.nodes
+        if names not in capacity:
+            capacity[names] = largest_first(every[snapshot.named(names)] if names else every)
+        same = id(forecast), names, request.command.network_bytes_per_s
+        if same not in demands:
+            demands[same] = Demand.of(job, task, within(forecast.profile, capacity[names]))
+        found.append(WaitingExecutor(rank, job, task, forecast, snapshot.allowed(task), demands[same]))
     return found

@@ -25,6 +25,8 @@ from penstock.model import Ended
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import StageProgress
 
+#: Why an executor waits; derived only on demand where that takes a look at every node.
+Reason = str | Callable[[], str]
 #: Largest number of ended stages stored for a job.
 _MOST_STAGES = 4096
 
@@ -38,7 +40,7 @@ class Executors:
         self.forecasts = Forecasts()
         self.usage = UsageReports()
         self.waiting: dict[Key, Task] = {}
-        self.waits: dict[str, str] = {}  # by job, why its executors wait, as of the latest round
+        self.waits: dict[str, Callable[[], str]] = {}  # by job, why its executors wait, as of the latest round
         self.news = False  # since all nodes were examined, the waiting executors, forecasts or nodes have changed
         self._dues = dues
         self._members = members

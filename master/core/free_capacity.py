@@ -6,8 +6,11 @@ assignments and the elapsed time are subtracted here. Without a report, a node's
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import le
 
 import msgspec
 import numpy as np
@@ -15,8 +18,9 @@ import numpy as np
 from master.core.forecasts import key_of
 from master.core.job import Job, Task
 from master.core.node import Node
+from master.core.reported_availability import capacity_of
 from master.core.settings import MasterSettings
-from master.placement import Machines
+from master.placement import Demands, Machines
 from master.placement.availability import (
     UNKNOWN,
     UNKNOWN_AVAILABLE,
@@ -114,19 +118,12 @@ class FreeCapacity:
     def lacks(self, one: Demand, allowed: Mask | None) -> str:
         """Describe how many nodes lack which resources for an executor."""
         wanted = one.over(self.grid)
-        machines = self.machines
-        may = [machine for machine in range(len(machines)) if allowed is None or allowed[self.workers[machine]]]
-        if not may:
-            return f"it may go to none of {counted(len(machines), 'node')} now"
-        tolerance = TOLERANCE * machines.capacity[:, :, None]
-        short = [
-            (wanted > machines.available(machine)[:, : wanted.shape[1]] + tolerance[machine]).any(axis=1)
-            for machine in may
-        ]
-        counts = np.sum(short, axis=0).tolist()
+        may = np.arange(len(self.machines)) if allowed is None else allowed[self.workers].nonzero()[0]
+        if not len(may):
+            return f"it may go to none of {counted(len(self.machines), 'node')} now"
         said = [
             f"{count} {'lacks' if count == 1 else 'lack'} {name}"
-            for name, count in zip(COLUMN_NAMES, counts, strict=True)
+            for name, count in zip(COLUMN_NAMES, self.machines.lacking(may, wanted), strict=True)
             if count
         ]
         over_s = wanted.shape[1] * self.grid.slot_s
@@ -134,21 +131,25 @@ class FreeCapacity:
         return f"of {counted(len(may), 'node')} {lacking} within the {over_s:g} s of its profile"
 
 
-def capacities(nodes: Sequence[Node]) -> Floats:
-    """Return nodes × resources; 0 where unknown."""
-    found: Floats = np.array([_capacity(node) for node in nodes]).reshape(len(nodes), len(RESOURCES))
-    return found
+def largest_first(capacity: Floats) -> Floats:
+    """Return the capacities of nodes (n × resources) with that of the largest before them."""
+    if not len(capacity):
+        return capacity
+    most_memory = np.flatnonzero(capacity[:, -1] == capacity[:, -1].max())
+    largest = capacity[most_memory[capacity[most_memory, 0].argmax()]]
+    return np.concatenate((largest[None], capacity))
 
 
 def within(profile: Profile, capacity: Floats) -> Profile:
-    """Return the profile if one of the nodes (n × resources) could hold it when empty; else limit its values to the
-    largest node's, because an executor cannot use more than that.
+    """Return the profile if one of the nodes could hold it when empty; else limit its values to the largest node's,
+    because an executor cannot use more than that. ``capacity`` is of :func:`largest_first`.
     """
-    known = np.where(capacity > 0, capacity, np.inf)
     peaks = [max(getattr(profile, name), default=0) for name in RESOURCES]
-    if not len(known) or np.all(known >= peaks, axis=1).any():
+    if not len(capacity):
         return profile
-    largest = known[max(range(len(capacity)), key=lambda node: (capacity[node, -1], capacity[node, 0]))].tolist()
+    largest = [most if most > 0 else math.inf for most in capacity[0].tolist()]
+    if all(map(le, peaks, largest)) or _holds(capacity, peaks):
+        return profile
     named = {}
     for name, most, peak in zip(RESOURCES, largest, peaks, strict=True):
         if peak > most:
@@ -158,25 +159,36 @@ def within(profile: Profile, capacity: Floats) -> Profile:
     return msgspec.structs.replace(profile, **named)
 
 
+def _holds(capacity: Floats, peaks: Sequence[float]) -> bool:
+    """Return whether one of the nodes (n × resources) could hold these peaks when empty."""
+    there = capacity.T
+    return bool(((there <= 0) | (np.array(peaks)[:, None] <= there)).all(axis=0).any())
+
+
+def with_room(demands: Demands, capacity: Floats, available_at_most: Floats) -> Mask:
+    """Return which nodes may fit some demand in the present slot: the others fit none. Both arrays are nodes ×
+    resources.
+    """
+    room = np.where(capacity > 0, available_at_most + 2 * TOLERANCE * capacity, np.inf)  # twice: sums in another order
+    starts = demands.starts[: len(demands)]
+    found: Mask = (starts.min(axis=0) <= room).all(axis=1)
+    some = found.nonzero()[0]
+    left = np.ascontiguousarray(room[some].T)
+    found[some] = reduce(np.logical_or, ((start[:, None] <= left).all(axis=0) for start in starts))
+    return found
+
+
 def free_capacity(grid: Grid, nodes: Sequence[Node], workers: Sequence[int], wanted: Mask, now: float) -> FreeCapacity:
     """Return the free capacity of ``workers`` among ``nodes``. What no waiting executor wants counts as unknown."""
     chosen = [nodes[worker] for worker in workers]
-    capacity = capacities(chosen)
-    available = np.array([_available(node, grid, now) for node in chosen])
+    capacity = np.array([capacity_of(node) for node in chosen]).reshape(len(chosen), len(RESOURCES))
+    available = np.array([_available(node, grid, now) for node in chosen]).reshape(*capacity.shape, grid.slots)
     first_end = np.array([_first_end(node, grid, now) for node in chosen], dtype=np.intp)
     ignored = (capacity <= 0) | ~wanted
     capacity[ignored] = UNKNOWN
     available[ignored] = UNKNOWN_AVAILABLE
     machines = Machines([node.name for node in chosen], capacity, available, first_end)
     return FreeCapacity(grid, machines, chosen, np.array(workers, dtype=np.intp))
-
-
-def _capacity(node: Node) -> Floats:
-    """Return the capacity of a node; 0 where unknown."""
-    if node.availability is None:
-        return np.array([node.capacity.cores, 0.0, 0.0, float(node.capacity.memory_bytes)])
-    capacity: Floats = amounts([node.availability.capacity])[:, 0]
-    return capacity
 
 
 def _available(node: Node, grid: Grid, now: float) -> Floats:

@@ -5,15 +5,17 @@ Nothing else that is promised its resources may take this room. Opportunistic wo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from master.core.drains import node_note
 from master.core.job import Key, Task
 from master.core.membership import Membership
 from master.core.node import Node
-from master.core.table import NodeTable
+from master.core.table import NodeTable, Rows
+from master.placement.workers import Floats, Mask
 
 #: Fractions of cores add up with errors of this size.
 EPSILON = 1e-6
@@ -28,6 +30,39 @@ class Room:
     cores: float
     memory_bytes: int
     reports: int = 0
+
+
+class RoomSearch:
+    """The search for a node on which to keep room, among those of ``rows``; nodes that are ``taken`` do not count."""
+
+    def __init__(self, table: NodeTable, rows: Rows, taken: Iterable[str]) -> None:
+        table.settle()
+        self.rows = rows
+        self._table = table
+        self._free, self._ending = (np.ascontiguousarray(each[rows].T) for each in (table.unpromised, table.of_tasks))
+        self._cores, self._memory = (
+            np.where(each[rows] > 0, each[rows], 1.0) for each in (table.cores, table.memory_capacity)
+        )
+        self._may: Mask = np.ones(len(rows), dtype=np.bool_)
+        for node in taken:
+            self._may &= rows != table.rows.get(node, -1)
+
+    def nearest(self, cores: float, memory_bytes: int, may: Mask, given_up: Floats) -> Room | None:
+        """Return the room on the node that lacks the least of these amounts, as a part of its capacity. ``may``: which
+        nodes count. Nodes where room was given up come last, the one where that was the longest ago first:
+        ``given_up`` has the times, -inf for never.
+
+        Only nodes count that lack some, and have them once the master's tasks there have ended.
+        """
+        more_cores, more_memory = cores - self._free[0], memory_bytes - self._free[-1]
+        lacks = np.maximum(more_cores / self._cores, more_memory / self._memory)
+        ends = (more_cores <= self._ending[0] + EPSILON) & (more_memory <= self._ending[-1])
+        found = (self._may & may & ends & (lacks > EPSILON)).nonzero()[0]
+        if not len(found):
+            return None
+        found = found[given_up[found] == given_up[found].min()]
+        nearest = self._table.nodes[self.rows[found[lacks[found].argmin()]]]
+        return Room(nearest.name, cores, memory_bytes)
 
 
 @dataclass(eq=False, repr=False)
@@ -56,27 +91,9 @@ class KeptRoom:
         """Return how much a room lacks, as a part of its node's capacity; at most 0 where it is free."""
         return _lacks(self._members.nodes[room.node], room.cores, room.memory_bytes)
 
-    def nearest(
-        self, nodes: Iterable[Node], cores: float, memory_bytes: int, given_up: Mapping[str, float]
-    ) -> Room | None:
-        """Return the room on the node that lacks the least of these amounts, as a part of its capacity. Nodes where
-        room was given up come last, the one where that was the longest ago first.
-
-        Only nodes count that lack some, and have them once the master's tasks there have ended.
-        """
-        nearest, least = None, (math.inf, math.inf)
-        taken = {room.node for room in self.promised.values()}
-        for node in nodes:
-            more = cores - node.cores_free(), float(memory_bytes - node.memory_free_bytes())
-            held = [each for each in node.held.values() if each.regular]
-            ending = sum(each.cores for each in held), sum(each.memory_bytes for each in held)
-            lacks = _lacks(node, cores, memory_bytes)
-            rank = given_up.get(node.name, -math.inf), lacks
-            if node.name in taken or lacks <= EPSILON or rank >= least:
-                continue
-            if more[0] <= ending[0] + EPSILON and more[1] <= ending[1]:
-                nearest, least = Room(node.name, cores, memory_bytes), rank
-        return nearest
+    def search(self, rows: Rows) -> RoomSearch:
+        """Return the search for room on the nodes of these rows, as they are now."""
+        return RoomSearch(self._table, rows, [room.node for room in self.promised.values()])
 
     def settle(self) -> None:
         """Keep no room for tasks that no longer wait. The others' rooms count on their nodes, as far as what leaves
@@ -88,7 +105,7 @@ class KeptRoom:
         self.late = {
             key: room
             for key, room in self.late.items()
-            if self._waits(key) and room.node in nodes.keys() - taken and key not in self.promised
+            if self._waits(key) and room.node in nodes and room.node not in taken and key not in self.promised
         }
         self.rooms = {**self.promised, **self.late}
         for room in self.rooms.values():

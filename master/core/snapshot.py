@@ -36,6 +36,20 @@ class RoundSnapshot:
         """Return the node of a worker."""
         return self._table.nodes[int(self.rows[worker])]
 
+    def nodes(self) -> list[Node]:
+        """Return the nodes of all workers."""
+        return [*map(self._table.nodes.__getitem__, self.rows.tolist())]
+
+    def executor_capacity(self, which: Rows | slice = slice(None)) -> Floats:
+        """Return the capacity of workers (all, or ``which``) for executors (workers × resources); 0 where unknown."""
+        return self._table.executor_capacity(self.rows[which])
+
+    def available_at_most(self, which: Rows, for_s: float) -> Floats:
+        """Return an upper bound of what workers have available to executors in the next ``for_s`` seconds (workers ×
+        resources).
+        """
+        return self._table.available_at_most(self.rows[which], for_s, self._now)
+
     def placement(self) -> TaskPlacement:
         """Return this round's placement of regular tasks."""
         settings, table, rows = self._settings, self._table, self.rows

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from master.core.node import Held, Node
+from master.core.reported_availability import ReportedAvailability
 from master.core.settings import CurrentSettings
 from master.placement.lengths import TaskLengths
 from master.placement.workers import COLUMN, Floats, Mask
 from penstock.model import KINDS, KindAmounts, ResourceKind
+from penstock.model.resource_vector import RESOURCES
 from penstock.model.work import Opportunistic
 
 Rows = NDArray[np.intp]
@@ -34,6 +36,8 @@ class _Stock:
     memory_bytes: float = 0.0  # of regular tasks
     cores: float = 0.0  # promised to regular commands
     coming_cores: float = 0.0  # the part of `cores` missing in the last report
+    lasting_cores: float = 0.0  # the part of `coming_cores` of tasks without a profile
+    lasting_bytes: float = 0.0  # of the same tasks
     opportunistic: int = 0
     queued: int = 0  # sent to wait on the node and missing in its last report
     commands: dict[str, int] = field(default_factory=dict)  # by job, commands that take a CPU slot
@@ -43,11 +47,16 @@ class NodeTable:
     """Arrays over n rows; ``connected`` is false for absent nodes, ``takes_work`` also for drained ones.
 
     ``rates``, ``pending``, ``slots`` and ``idle`` are n × 3 (cpu, disk, network), ``slack`` is n × 4 (cores, disk
-    slots, network slots, bytes), all others n. ``last_message_at`` is the time of the node's last message, or of its
-    loss of connection (monotonic). Units as in :class:`master.placement.workers.Workers`.
+    slots, network slots, bytes), ``unpromised``, ``of_tasks`` and ``coming`` are n × resources, all others n.
+    ``last_message_at`` is the time of the node's last message, or of its loss of connection (monotonic). Units as in
+    :class:`master.placement.workers.Workers`.
+
+    ``unpromised`` is what is free together with the room that is kept; ``of_tasks`` is what the master's regular tasks
+    hold; ``coming`` is promised to those of them without a profile that the last report lacks.
     """
 
     _WIDE = ("rates", "pending", "slots", "idle")
+    _FOUR = ("slack", "unpromised", "of_tasks", "coming")
     _PLAIN = (
         "memory_free", "memory_capacity", "cores_free", "cores", "t_alloc", "reservable", "opportunistic", "queue",
         "most_commands", "last_message_at",
@@ -64,6 +73,9 @@ class NodeTable:
     cores: Floats
     t_alloc: Floats
     slack: Floats
+    unpromised: Floats
+    of_tasks: Floats
+    coming: Floats
     reservable: Floats
     opportunistic: Floats
     queue: Floats
@@ -77,6 +89,8 @@ class NodeTable:
         self._settings = settings
         self._lengths = lengths
         self.ept_s = 0.0  # EPT in seconds: configured, or derived from placed tasks
+        self._reported = ReportedAvailability()
+        self._unread: dict[str, None] = {}  # nodes with a report of availability that `_reported` lacks
         self.nodes: list[Node] = []
         self.rows: dict[str, int] = {}
         self.shape = 0  # increases when a node comes, goes, or changes capacity
@@ -120,6 +134,7 @@ class NodeTable:
         self.rows[node.name] = len(self.nodes)
         self.nodes.append(node)
         self.commands.append({})
+        self._reported.add()
         self.refresh(node)  # at once: `last_message_at` decides when an absent node is lost
         self.shape += 1
 
@@ -127,9 +142,11 @@ class NodeTable:
         """Remove a lost node's row; later rows move up, so that ties still go to the earlier node."""
         row = self.rows.pop(node.name)
         del self.nodes[row], self.commands[row]
-        for name in (*self._WIDE, *self._PLAIN, "slack", *self._MASKS):
+        for name in (*self._WIDE, *self._PLAIN, *self._FOUR, *self._MASKS):
             array = getattr(self, name)
             array[row:-1] = array[row + 1 :]
+        self._reported.remove(row)
+        self._unread.pop(node.name, None)
         for other in self.nodes[row:]:
             self.rows[other.name] -= 1
         self._touched.pop(node.name, None)
@@ -151,8 +168,7 @@ class NodeTable:
         row = self.rows[node.name]
         stock = _take_stock(node)
         load, capacity = node.load, node.capacity
-        memory = float(capacity.memory_bytes)
-        slots = node.slots
+        memory, slots = float(capacity.memory_bytes), node.slots
         said, pending, idle = load.rates, load.pending, load.idle
         reported = (
             said.cpu, said.disk, said.network, pending.cpu, pending.disk, pending.network,
@@ -178,31 +194,49 @@ class NodeTable:
         ]
         self.idle[row] = [free - spoken for free, spoken in zip(numbers[6:9], stock.spoken, strict=True)]
         self.idle[row, 0] -= stock.coming_cores
-        self.memory_capacity[row] = memory
-        self.memory_free[row] = memory - node.external_memory_bytes - stock.memory_bytes - node.kept_memory_bytes
+        self.memory_capacity[row], self.cores[row] = memory, capacity.cores
         self.reservable[row] = max(0.0, memory - node.external_memory_bytes)
-        self.cores[row] = capacity.cores
-        self.cores_free[row] = (
-            capacity.cores - node.kept_cores - max(load.promised_cores + stock.coming_cores, stock.cores)
-        )
-        self.t_alloc[row] = node.t_alloc
-        disks, links = slots[1], slots[2]
-        whole = (capacity.cores, disks, links, memory)
+        promised = max(load.promised_cores + stock.coming_cores, stock.cores)
+        memory_left = memory - node.external_memory_bytes - stock.memory_bytes
+        self.cores_free[row], self.memory_free[row] = (
+            capacity.cores - node.kept_cores - promised, memory_left - node.kept_memory_bytes
+        )  # fmt: skip
+        self.unpromised[row] = capacity.cores - promised, 0.0, 0.0, memory_left
+        self.of_tasks[row] = stock.cores, 0.0, 0.0, stock.memory_bytes
+        self.coming[row] = stock.lasting_cores, 0.0, 0.0, stock.lasting_bytes
+        if load.availability is not None or node.availability is not self._reported.reports[row]:
+            self._unread[node.name] = None
+        _, disks, links = slots
         disk_busy, network_busy, used_cores = numbers[9:]
         used = (used_cores, disk_busy * disks, network_busy * links, load.used_memory_bytes)
         self.slack[row] = [
             node.t_alloc * there - taken - launched
-            for there, taken, launched in zip(whole, used, stock.launched, strict=True)
+            for there, taken, launched in zip((capacity.cores, disks, links, memory), used, stock.launched, strict=True)
         ]
-        self.opportunistic[row] = stock.opportunistic
-        self.queue[row] = load.opportunistic_queue_free - stock.queued
-        self.most_commands[row] = load.most_commands
+        self.opportunistic[row], self.queue[row] = stock.opportunistic, load.opportunistic_queue_free - stock.queued
+        self.most_commands[row], self.t_alloc[row] = load.most_commands, node.t_alloc
         self.commands[row] = stock.commands
-        self.connected[row] = node.away_since is None
-        self.takes_work[row] = node.takes_work
+        self.connected[row], self.takes_work[row] = node.away_since is None, node.takes_work
         self.last_message_at[row] = node.last_message_at if node.away_since is None else node.away_since
 
     # ------------------------------------------------------------ queries
+
+    def executor_capacity(self, rows: Rows) -> Floats:
+        """Return the capacity for executors (rows × resources); 0 where unknown."""
+        found = np.zeros((len(rows), len(RESOURCES)))
+        found[:, 0], found[:, -1] = self.cores[rows], self.memory_capacity[rows]
+        told = self._read().among(rows)
+        found[told] = self._reported.capacity[rows[told]]
+        return found
+
+    def available_at_most(self, rows: Rows, for_s: float, now: float) -> Floats:
+        """Return an upper bound (rows × resources) of what is available to executors in the ``for_s`` seconds from now
+        on. Later assignments with a profile count as nothing.
+        """
+        found: Floats = self.unpromised[rows]
+        told = self._read().among(rows)
+        found[told] = self._reported.most(rows[told], for_s, now) - self.coming[rows[told]]
+        return np.maximum(found, 0.0)
 
     def here(self) -> Rows:
         """Return the rows of the connected nodes, in the order in which they were added."""
@@ -239,9 +273,17 @@ class NodeTable:
 
     # ------------------------------------------------------------ inside
 
+    def _read(self) -> ReportedAvailability:
+        """Return the reports of availability, once the latest ones are stored there."""
+        for name in self._unread:
+            row = self.rows[name]
+            self._reported.take(row, self.nodes[row])
+        self._unread.clear()
+        return self._reported
+
     def _grow(self, size: int) -> None:
-        for name in (*self._WIDE, *self._PLAIN, "slack", *self._MASKS):
-            shape = (size, 3) if name in self._WIDE else (size, 4) if name == "slack" else size
+        for name in (*self._WIDE, *self._PLAIN, *self._FOUR, *self._MASKS):
+            shape = (size, 3) if name in self._WIDE else (size, 4) if name in self._FOUR else size
             fresh = np.zeros(shape, dtype=bool if name in self._MASKS else float)
             if self._size:
                 fresh[: self._size] = getattr(self, name)
@@ -266,6 +308,9 @@ def _take_stock(node: Node) -> _Stock:
             if cores:
                 stock.cores += cores
                 stock.coming_cores += cores if coming else 0.0
+            if coming and held.profile is None:
+                stock.lasting_cores += cores
+                stock.lasting_bytes += memory
         elif not held.leaving:
             stock.opportunistic += 1
         if held.in_a_slot and (coming if held.command else held.assigned_in > decided):

@@ -104,7 +104,7 @@ class JobExplainer:
         stages = []
         for (stage, opportunistic), tasks in job.ready.items():
             first = next(iter(tasks.values()))
-            waits = self._executors.waits.get(job.job, "")
+            waits = why() if (why := self._executors.waits.get(job.job)) is not None else ""
             lacks: dict[str, int] | UnsetType = UNSET
             slack_lacks: dict[str, int] | UnsetType = UNSET
             if opportunistic and not first.elastic:

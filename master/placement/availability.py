@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from master.placement.drr import Floats
+from master.placement.drr import Floats, Ints
 from master.placement.executors import RESOURCES
 from penstock.model import Profile
 from penstock.wire.master_api import SlotAmounts
@@ -43,15 +43,23 @@ def over(values: Floats, slot_s: float, elapsed_s: float, to_s: float, slots: in
     values continue; the last new slot covers all later time.
     """
     had = values.shape[1]
-    begins = (elapsed_s + to_s * np.arange(slots)) / slot_s
-    first = np.minimum(np.floor(begins + _ROUNDING).astype(int), had - 1)
-    last = np.minimum(np.ceil(begins + to_s / slot_s - _ROUNDING).astype(int) - 1, had - 1)
+    first, last = overlapped(elapsed_s + to_s * np.arange(slots, dtype=np.float64), slot_s, to_s, had)
     found = values[:, first]
     for step in range(1, int((last - first).max(initial=0)) + 1):
         found = reduce(found, values[:, np.minimum(first + step, last)])
     for beyond in range(int(last[-1]) + 1, had):
         found[:, -1] = reduce(found[:, -1], values[:, beyond])
     return found
+
+
+def overlapped(elapsed_s: Floats, slot_s: Floats | float, for_s: float, slots: Ints | int) -> tuple[Ints, Ints]:
+    """Return the first and the last slot, of so many of ``slot_s``, that overlap ``for_s`` seconds which begin
+    ``elapsed_s`` after the first slot; all later time belongs to the last slot.
+    """
+    begins = elapsed_s / slot_s
+    first = np.minimum(np.floor(begins + _ROUNDING).astype(np.intp), slots - 1)
+    last = np.minimum(np.ceil(begins + for_s / slot_s - _ROUNDING).astype(np.intp) - 1, slots - 1)
+    return first, np.maximum(first, last)
 
 
 def lasting(profile: Profile) -> bool:

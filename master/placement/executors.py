@@ -31,6 +31,8 @@ _FIRST_SLOTS = 16
 _PARTS = (1, 32)
 #: Of the machines that fit in the first slot, the first ones are compared one by one in every slot, then these at once.
 _SINGLY, _AT_ONCE = 2, 32
+#: As many machines are compared at once where those that lack something are counted.
+_COUNTED_AT_ONCE = 256
 
 
 class Demands:
@@ -180,6 +182,18 @@ class Machines:
     def changed_since(self, change: int) -> list[int]:
         """Return the machines whose free resources have changed since that number of changes."""
         found: list[int] = np.flatnonzero(self._changed_in > change).tolist()
+        return found
+
+    def lacking(self, which: Ints, demand: Floats) -> list[int]:
+        """Return by resource how many machines of ``which`` have less than a demand (resources × its slots) in some
+        slot.
+        """
+        counts = np.zeros(demand.shape[0], dtype=np.intp)
+        for begin in range(0, len(which), _COUNTED_AT_ONCE):
+            some = which[begin : begin + _COUNTED_AT_ONCE]
+            room = self._available[some, :, : demand.shape[1]] + TOLERANCE * self.capacity[some, :, None]
+            counts += (demand > room).any(axis=2).sum(axis=0)
+        found: list[int] = counts.tolist()
         return found
 
     def launch(self, machine: int, executor: Hashable, demand: Floats) -> None:

@@ -36,7 +36,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     @property
     def slots(self) -> int:
         """The number of slots: that of its longest resource."""
-        return max(len(getattr(self, name)) for name in RESOURCES)
+        return max(
+            len(self.cpu_cores), len(self.memory_bytes), len(self.disk_bytes_per_s), len(self.network_bytes_per_s)
+        )
 
     def slot(self, elapsed_s: float) -> int:
         """Return the slot at ``elapsed_s`` seconds; within rounding error of a boundary, the slot after it."""

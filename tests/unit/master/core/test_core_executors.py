@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from master.core import events as e
+from master.core.executor_placement import Examined
 from master.core.free_capacity import FreeCapacity
+from master.core.node import Node
 from master.placement.executors import WaitingExecutors
 from master.prediction import Settings
 from penstock.model import EndedBy, Profile, Sizing
@@ -60,7 +62,7 @@ def test_placing_one_of_many_alike_searches_no_queue(monkeypatch: pytest.MonkeyP
     assert removed == []
 
 
-def test_the_nodes_are_searched_once_for_what_equal_executors_of_several_jobs_lack(
+def test_the_nodes_are_searched_once_and_on_demand_for_what_equal_executors_of_several_jobs_lack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     searched: list[object] = []
@@ -72,8 +74,9 @@ def test_the_nodes_are_searched_once_for_what_equal_executors_of_several_jobs_la
         bed.job("a", job)
         bed.executors(executor("e", cores=4.0), job=job)
     bed.round()
-    assert len(searched) == 1
+    assert searched == []
     assert all("of 1 node 1 lacks cpu" in bed.waits(job) for job in "jkl")
+    assert len(searched) == 1
 
 
 def test_a_forecast_places_them_by_minfrag_and_the_node_gets_the_profile() -> None:
@@ -238,6 +241,26 @@ def test_one_that_wants_nothing_but_slack_is_a_command_there() -> None:
 
 
 def test_nodes_that_have_not_reported_since_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from master.core import executor_round
+
+    looked: list[list[str]] = []
+
+    def watched(snapshot: Any, nodes: list[Node], workers: list[int], *more: Any) -> Any:
+        looked.append([nodes[worker].name for worker in workers])
+        return Examined(snapshot, nodes, workers, *more)
+
+    monkeypatch.setattr(executor_round, "Examined", watched)
+    bed = ExecutorBed("a", "b", forecasts={APP: profile((3, 100), (3, 100))})
+    bed.executors(executor("e0"), executor("e1"), executor("e2"))
+    bed.round(0.1)
+    bed.beats("b")
+    bed.round(0.1)
+    bed.round(0.1)
+    bed.round(1.0)
+    assert looked == [["a", "b"], ["b"], ["a", "b"]]
+
+
+def test_the_slots_of_nodes_without_room_now_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     from master.core import executor_placement
 
     looked: list[list[str]] = []
@@ -249,14 +272,13 @@ def test_nodes_that_have_not_reported_since_are_not_looked_at_again(monkeypatch:
         return room
 
     monkeypatch.setattr(executor_placement, "free_capacity", watched)
-    bed = ExecutorBed("a", "b", forecasts={APP: profile((3, 100), (3, 100))})
-    bed.executors(executor("e0"), executor("e1"), executor("e2"))
-    bed.round(0.1)
-    bed.beats("b")
-    bed.round(0.1)
-    bed.round(0.1)
-    bed.round(1.0)
-    assert looked == [["a", "b"], ["b"], ["a", "b"]]
+    bed = ExecutorBed("a", "b", "c", forecasts={APP: profile((1, 100), (3, 100))})
+    for name, slots in (("a", [(0.5, 900), (4, 900)]), ("b", [(2, 900), (2, 900)]), ("c", [(4, 50)])):
+        bed.beats(name, slots)
+    bed.executors(executor("e0"))
+    assert bed.round() == []
+    assert looked == [["b"]]
+    assert "of 3 nodes 2 lack cpu, 1 lacks memory" in bed.waits()
 
 
 def test_the_resources_that_they_lack_are_known_while_no_node_reports() -> None:

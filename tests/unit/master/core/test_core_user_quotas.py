@@ -115,7 +115,7 @@ def test_executors_hold_their_largest_demands() -> None:
     made.ready("a", command("c", 1, 1.0))
     assert sorted(name for name, _ in made.round()) == ["x0", "x1"]
     assert made.waits() == "1 task waits: user u holds 4 of 4 cores (user_max_cores)"
-    assert made.cluster.executors.waits["j"] == "1 executor waits: user u holds 4 of 4 cores (user_max_cores)"
+    assert made.cluster.executors.waits["j"]() == "1 executor waits: user u holds 4 of 4 cores (user_max_cores)"
     ends(made, "x0", "j", made.cluster.jobs["j"].tasks["x0"].node)
     assert [name for name, _ in made.round(1.0)] == ["x2"]
 
