@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.cli import arguments
+from penstock.cli import arguments, lean_imports
 from penstock.cli.exit_statuses import Status
 from penstock.cli.json_output import print_json
 from penstock.cli.session import asked
@@ -21,6 +21,7 @@ def main(argv: list[str]) -> int:
     if options.json:
         print_json(document)
         return Status.DONE
+    lean_imports.load("rich")
     from penstock.cli.render import console
     from penstock.cli.render_jobs import explanation
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
+from penstock.cli import arguments, lean_imports
 from penstock.cli.errors import note, usage_error
 from penstock.cli.exit_statuses import Status
 from penstock.cli.json_output import print_json
@@ -69,10 +69,14 @@ def main(argv: list[str]) -> int:
 
 
 def _show_list(found: Sequence[JobView], *, everybody: bool) -> None:
+    if not found:  # rich need not be imported
+        print("no jobs")
+        return
+    lean_imports.load("rich")
     from penstock.cli.render import console
     from penstock.cli.render_jobs import table
 
-    console().print(table(found, time.time(), users=everybody)) if found else print("no jobs")
+    console().print(table(found, time.time(), users=everybody))
 
 
 def _show_order(ordered: JobsOrdered) -> None:
@@ -85,6 +89,7 @@ def _show_order(ordered: JobsOrdered) -> None:
 def _show_named(found: Sequence[JobView]) -> None:
     if not found:  # rich need not be imported
         return
+    lean_imports.load("rich")
     from rich.text import Text
 
     from penstock.cli.render import console

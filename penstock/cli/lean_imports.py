@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 import typing
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+#: The modules of a library, where they are not the library itself: those that commands take tables and texts from.
+_MODULES = {"rich": ("rich.console", "rich.table", "rich.text")}
 #: The letters and digits of the module string, which compiles a regular expression.
 _LETTERS, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
 
@@ -72,6 +75,18 @@ class _Unused:
     def __init__(self, *given: object, **named: object) -> None: ...
 
 
+def _is_class(of: object) -> bool:
+    return isinstance(of, type)
+
+
+def _no_text(*given: object, **named: object) -> str:
+    return ""
+
+
+def _some_bits(count: int) -> int:
+    return time.time_ns() % (1 << count)
+
+
 def _one_or_more(one: str, more: str, count: int) -> str:
     return one if count == 1 else more
 
@@ -100,6 +115,15 @@ def _stand_ins(library: str) -> dict[str, ModuleType | None]:
                 "re": _StandIn("re", **{**vars(re), "compile": _Pattern}),
                 "string": _StandIn("string", ascii_letters=letters, digits=_DIGITS, hexdigits=hexadecimal),
             }
+        case "rich":  # dataclasses takes the text of a class without one from inspect, rich.style the ids of links
+            return {
+                "inspect": _StandIn("inspect", signature=_no_text, isclass=_is_class),
+                "random": _StandIn("random", getrandbits=_some_bits),
+                "ast": _later("ast", "literal_eval"),
+                "copy": _later("copy", "copy", "deepcopy"),
+                "fractions": _later("fractions", "Fraction"),
+                "pickle": _later("pickle", "dumps", "loads"),
+            }
     raise ValueError(library)
 
 
@@ -119,7 +143,8 @@ def _load(library: str) -> None:
     # submit`, as compile() makes the types of the syntax tree.
     genuine, typing.ForwardRef = typing.ForwardRef, _Unused  # type: ignore[misc,assignment]
     try:
-        import_module(library)
+        for part in _MODULES.get(library, (library,)):
+            import_module(part)
     finally:
         typing.ForwardRef = genuine  # type: ignore[misc]
         for name, module in absent.items():

@@ -31,7 +31,7 @@ def console(*, stderr: bool = False) -> Console:
     """
     terminal = (sys.stderr if stderr else sys.stdout).isatty()
     width = None if terminal else 160
-    return Console(stderr=stderr, highlight=False, force_terminal=terminal, width=width)
+    return Console(stderr=stderr, highlight=False, emoji=False, force_terminal=terminal, width=width)
 
 
 def plain(value: object) -> Text:

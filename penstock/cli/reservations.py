@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.cli import arguments
+from penstock.cli import arguments, lean_imports
 from penstock.cli.errors import usage_error
 from penstock.cli.json_output import print_json
 from penstock.cli.local_times import moment, with_local_times
@@ -105,13 +105,14 @@ def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
     if as_json:
         print_json(reservations)
         return
+    if not reservations:
+        print("nothing is reserved")
+        return
+    lean_imports.load("rich")
     from rich.text import Text
 
     from penstock.cli.render import console, plain, table
 
-    if not reservations:
-        print("nothing is reserved")
-        return
     shown = table("reservation", "name", "user", "promised")
     for one in reservations:
         lines = [

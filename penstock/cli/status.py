@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from penstock.cli import arguments
+from penstock.cli import arguments, lean_imports
 from penstock.cli.session import asked
 
 
@@ -18,6 +18,7 @@ def main(argv: list[str]) -> int:
     if options.json:
         print(json.dumps(document, indent=2))
         return 0
+    lean_imports.load("rich")
     from penstock.cli import render
     from penstock.cli.render_cluster import cluster_view
     from penstock.cli.render_host import host_view

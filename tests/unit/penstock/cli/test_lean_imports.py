@@ -30,6 +30,42 @@ def test_a_command_imports_none_of_the_modules_that_it_does_not_need() -> None:
     assert not unwanted & set(_printed("print(*sys.modules)").split())
 
 
+_TABLE = """
+from penstock.cli import lean_imports
+lean_imports.load("rich")
+from penstock.cli.render import Column, Fitted, console, field
+import penstock.cli.render_jobs
+"""
+
+
+def test_a_table_imports_none_of_the_modules_that_it_does_not_need() -> None:
+    shown = "console().print(Fitted([Column('job', field('job'))], [{'job': 'a :smile:'}]))"
+    header, row, modules = _printed(f"{_TABLE}{shown}; print(*sys.modules)").splitlines()
+    assert (header.strip(), row.strip()) == ("job", "a :smile:")
+    unwanted = {"inspect", "ast", "dis", "tokenize", "copy", "pickle", "random", "fractions", "decimal", "logging"}
+    unwanted |= {"asyncio", "rich._emoji_codes", "rich.pretty", "rich.progress", "rich.traceback"}
+    assert not unwanted & set(modules.split())
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        ("import inspect; print(inspect.signature(lambda a: a))", "(a)"),
+        ("import dataclasses; print(dataclasses.inspect.isfunction(print))", "False"),
+        ("import copy, dataclasses; print(dataclasses.asdict(Column('a', []))['of'], copy.copy([1]))", "[] [1]"),
+        ("import random; print(random.Random(1).randint(1, 1))", "1"),
+        ("from rich.style import Style; print(Style(meta={'a': 1}).meta, len(Style(link='b').link_id) > 0)",
+         "{'a': 1} True"),
+        ("from rich.text import Text; print(Text.from_markup('[@click=f(1)]a[/]').spans[0].style.meta)",
+         "{'@click': ('f', (1,))}"),
+        ("from rich._ratio import ratio_resolve; from rich.table import Column as C; "
+         "print(ratio_resolve(9, [type('E', (), dict(size=None, ratio=1, minimum_size=1))] * 2))", "[4, 5]"),
+    ],
+)  # fmt: skip
+def test_what_rich_was_imported_without_is_there_when_it_is_used(code: str, printed: str) -> None:
+    assert _printed(_TABLE + code) == printed
+
+
 @pytest.mark.parametrize(
     ("code", "printed"),
     [
