@@ -374,9 +374,10 @@ class Agent:
             await self._wait_for_killed()
             await self._executor.settle()
             await self._launcher_supervisor.release(unused=not self._shell.node.containers.live)
-            self._shell.record_service()  # again: containers have ended since the last report
         elif hasattr(self, "_launcher_supervisor") and not self._exits:
             await self._launcher_supervisor.release_idle()
+        if self._taken_back:  # also where the start failed later; containers have ended since the last report
+            self._shell.record_service()
         for closer in reversed(self._closers):
             closing = closer()
             if asyncio.iscoroutine(closing):

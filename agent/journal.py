@@ -135,8 +135,8 @@ class Journal:
         self._directory = directory
         self.writes = self._records_bytes = 0
         self.due = False
-        self._added: dict[tuple[str, str], object | None] = {}
-        self.unwritten: dict[tuple[str, str], object | None] = {}
+        self._added: dict[tuple[str, str], bytes | None] = {}
+        self.unwritten: dict[tuple[str, str], bytes | None] = {}
         self.why = ""  # the disk's latest error
         self._records: dict[tuple[str, str], bytes] = {}
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -172,8 +172,9 @@ class Journal:
 
     def add(self, room: str, key: str, value: object | None) -> None:
         """Replace a record, or remove it, at the next :meth:`flush`, which comes before all that depends on it."""
+        data = None if value is None else msgspec.msgpack.encode(value)
         self.writes += 1
-        self._added[room, key] = value
+        self._added[room, key] = data
         self.due = True
 
     def flush(self) -> None:
@@ -182,8 +183,8 @@ class Journal:
         try:
             self._write(added)
         except OSError:  # a full disk refuses some of them only
-            for change, value in added.items():
-                self._write_or_keep(change, value)
+            for change, data in added.items():
+                self._write_or_keep(change, data)
         else:
             for change in self.unwritten.keys() & added.keys():
                 del self.unwritten[change]
@@ -200,8 +201,8 @@ class Journal:
         Raises:
             OSError: it still refuses.
         """
-        for change, value in list(self.unwritten.items()):
-            self._write({change: value})
+        for change, data in list(self.unwritten.items()):
+            self._write({change: data})
             del self.unwritten[change]
         if self._not_synced is not None:
             # The kernel drops data that it could not write (fsync(2)): all records go into another file.
@@ -248,25 +249,22 @@ class Journal:
 
     # ------------------------------------------------------------ writing
 
-    def _write_or_keep(self, change: tuple[str, str], value: object | None) -> None:
+    def _write_or_keep(self, change: tuple[str, str], data: bytes | None) -> None:
         """Write one change, or keep it in ``unwritten``."""
         try:
-            self._write({change: value})
+            self._write({change: data})
         except OSError as error:
             if not self.unwritten:
                 log.error("the journal cannot be written; tried again with each sample", why=str(error))
             self.why = f"{error.strerror}: {self._directory}"
-            self.unwritten[change] = value
+            self.unwritten[change] = data
         else:
             self.unwritten.pop(change, None)
 
-    def _write(self, changes: Mapping[tuple[str, str], object | None]) -> None:
+    def _write(self, changes: Mapping[tuple[str, str], bytes | None]) -> None:
         """Append the changes that the log does not have. Raises OSError: none of them is written."""
-        fresh: dict[tuple[str, str], bytes | None] = {}
-        for (room, key), value in changes.items():
-            record, data = (room, _hashed(key)), None if value is None else msgspec.msgpack.encode(value)
-            if data != self._records.get(record):
-                fresh[record] = data
+        named = {(room, _hashed(key)): data for (room, key), data in changes.items()}
+        fresh = {record: data for record, data in named.items() if data != self._records.get(record)}
         if not fresh:
             return
         if self._log.torn:

@@ -1,7 +1,8 @@
 """The record of the service that jobs had received when an agent stopped: the next agent counts on from it.
 
 So its first report contains all that the agents before have counted: the master adds what it has not received,
-whether a report was lost or its master was away, and nothing twice.
+whether a report was lost or its master was away, and nothing twice. A final report of a job that has ended is sent
+once; it is lost with its connection.
 
 An agent removes the record before it reports to a master: one that ends without another record is followed by a count
 from 0, which the master adds as a whole.

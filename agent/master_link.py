@@ -187,8 +187,8 @@ class MasterLink:
             complete=not any(job.recovered for job in here),
             draining=node.drain.draining,
         )
-        last_report.remove(self._journal)  # before this agent reports more
         registered = peer.start_request(api.REGISTER.name, registration)  # raises if nothing was sent; then all is kept
+        last_report.remove(self._journal)  # it leaves after this callback, and this agent has reported more then
         at_once = [each for each in self._kept.values() if isinstance(each, _AT_ONCE)]
         kept: _Kept = {key: each for key, each in self._kept.items() if not isinstance(each, _AT_ONCE)}
         self._kept = {}
@@ -313,7 +313,7 @@ class MasterLink:
             if timer is not None:
                 timer.cancel()
         self._soon = self._late = None
-        if self._peer is not None:
+        if self._peer is not None and not self._peer.closed:  # it takes what is reported only once
             due_s = (1.0 + _LATE) * self._heartbeat_s
             # Before it is sent: heartbeats go on after an error.
             self._late = self._loop.call_later(due_s, self.send_heartbeat)

@@ -59,6 +59,7 @@ def recovered_state(
         cancelled=journal.read(cancelled_jobs.ROOM, CancelledJob),
         cpu_s=_counted_s(last, live, running.keys() | orphans.keys(), tree),
         service_s=last.service_s if last is not None else {},
+        own=last.own if last is not None else [],
         ended_s=last.ended_s if last is not None else {},
     )
 

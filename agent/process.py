@@ -29,9 +29,9 @@ def lock(state: Path, runtime: Path, socket_path: Path) -> float | None:
     with contextlib.suppress(OSError):  # the claim reports it
         before_at = (state / "agent.lock").stat().st_mtime
     for key, place, file in (
-        ("state_dir", state, state / "agent.lock"),
         ("runtime_dir", runtime, runtime / "agent-runtime.lock"),
         ("socket", socket_path, socket_path.with_name(f"{socket_path.name}.lock")),
+        ("state_dir", state, state / "agent.lock"),  # the last one: a start that fails at another leaves its date
     ):
         taken = (
             f"an agent is running already at {place} (`{key}`); stop it, or set `state_dir` and `runtime_dir`, and "

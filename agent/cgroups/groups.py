@@ -198,6 +198,7 @@ class Groups:
         description of them.
         """
         for path in sorted(self._groups):
+            self.settle()  # what has changed since the group before is no other program's change
             if path in self._groups:
                 yield [f"{name} of {path.name}" for name in self._apply(path, None)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -25,13 +25,15 @@ class LastCount(msgspec.Struct, kw_only=True):
     """What a node has counted when its agent stops, ``at`` (Unix; 0: not dated), from which the next agent counts on.
 
     ``cpu_s``: the CPU time of each container that is counted. ``service_s``: the service of each job that is here or
-    has containers here. ``ended_s``: the final service of each ended job that no report contains. An earlier version
-    records neither of the last two: it counts service from 0, and reports the CPU time that follows.
+    has containers here. ``own``: those of them whose origin is here, so that their end is recorded with their service.
+    ``ended_s``: the final service of each ended job that no report contains. An earlier version records only the first:
+    it counts service from 0, and reports the CPU time that follows.
     """
 
     at: float = 0.0
     cpu_s: dict[str, float]
     service_s: dict[str, float] = {}
+    own: list[str] = []
     ended_s: dict[str, float] = {}
 
 
@@ -140,20 +142,25 @@ class AttainedService:
         for job in self._ended.keys() & here.keys():  # it has come again
             service_s[job] += self._ended[job]
         ended_s = {job: used_s for job, used_s in self._ended.items() if job not in here}
-        return LastCount(cpu_s=self._cpu_times.counted_s(), service_s=service_s, ended_s=ended_s)
+        own = [name for name, job in self._members.jobs.items() if job.record.here]
+        return LastCount(cpu_s=self._cpu_times.counted_s(), service_s=service_s, own=own, ended_s=ended_s)
 
-    def count_on(self, service_s: Mapping[str, float], ended_s: Mapping[str, float]) -> None:
+    def count_on(self, service_s: Mapping[str, float], own: Collection[str], ended_s: Mapping[str, float]) -> None:
         """Count on from an earlier agent's :class:`LastCount`, after its jobs and containers were taken back.
 
-        A job that is neither here nor has containers ended after that count, and its origin has reported the end.
+        A job that is neither here nor has containers ended after that count, in an agent that left none. The end of one
+        of this origin is recorded with its service; of another one, what was counted is reported.
         """
         for job, used_s in service_s.items():
             is_here = job in self._members.jobs
             if is_here or self._runs(job):
                 self._carried_s[job] = used_s
+            elif job not in own:
+                self._ended[job] = used_s
             if not is_here and self._runs(job):
                 self._before[job] = _NO_SLOTS
-        self._ended |= ended_s
+        for job, used_s in ended_s.items():
+            self._ended[job] = self._ended.get(job, 0.0) + used_s
 
     def report_all(self) -> None:
         """Make the next report contain every job, however little its service has grown."""
@@ -173,7 +180,7 @@ class AttainedService:
         has no final reports: the master would take one that follows for service received since.
         """
         for job in [job for job in self._ended if job in self._members.jobs]:
-            self._carried_s[job] = self._ended.pop(job)
+            self._carried_s[job] = self._carried_s.get(job, 0.0) + self._ended.pop(job)
 
     def _received_s(self, job: str, slots: _Slots) -> float:
         is_measured = self._cpu_times.cpu_s.get(job, 0.0) > 0

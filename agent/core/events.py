@@ -259,8 +259,8 @@ class Recovered:
     containers that no launcher was asked to start. A recorded container that is in none of them, and whose exit the
     launcher will not report, is lost. A container that runs without a readable record continues; ``owners`` has its
     user. ``cpu_s`` is the CPU time of containers that an earlier agent has counted, in seconds: what its record says,
-    or else what those which run have used, as far as their cgroups tell. ``service_s`` and ``ended_s`` are the service
-    of jobs that it has counted (:class:`agent.core.attained_service.LastCount`).
+    or else what those which run have used, as far as their cgroups tell. ``service_s``, ``own`` and ``ended_s`` are
+    what it has counted of jobs (:class:`agent.core.attained_service.LastCount`).
     """
 
     jobs: list[JobRecord]
@@ -279,6 +279,7 @@ class Recovered:
     cancelled: list[CancelledJob] = field(default_factory=list)
     cpu_s: dict[str, float] = field(default_factory=dict)
     service_s: dict[str, float] = field(default_factory=dict)
+    own: list[str] = field(default_factory=list)
     ended_s: dict[str, float] = field(default_factory=dict)
 
 

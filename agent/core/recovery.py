@@ -66,7 +66,7 @@ class Recovery:
         for name in sorted(event.orphans):
             first += self._containers.orphan(name) if name in self._containers.live else []
         first += self._containers.watch()
-        self._attained.count_on(event.service_s, event.ended_s)
+        self._attained.count_on(event.service_s, event.own, event.ended_s)
         self._drain.draining = event.draining
         held = self._placed.recovered(event, now) + self._drain.give_back(now)
         return [

@@ -181,7 +181,7 @@ class NodeBed:
     def last_count(self) -> dict[str, Any]:
         """Return the fields of ``Recovered`` that an agent which stops now records for the next one."""
         count = self.node.attained.last_count(self.now)
-        return {name: getattr(count, name) for name in ("cpu_s", "service_s", "ended_s")}
+        return {name: getattr(count, name) for name in ("cpu_s", "service_s", "own", "ended_s")}
 
     def of(self, room: str) -> list[Any]:
         """Return the journal's records of one room."""

@@ -112,3 +112,15 @@ async def test_a_group_may_go_while_others_are_repaired(make: Make) -> None:
     assert tree.get("c").remove()
     await limit_enforcer.remove("c")
     assert await repairing == ["cpu.weight of j-a.job", "cpu.weight of j-b.job"]
+
+
+async def test_what_changes_while_others_are_repaired_is_not_reported_as_drift(make: Make) -> None:
+    _, tree, limit_enforcer = await grouped(make)
+    await limit_enforcer.create("heavier", Confinement(cpu_weight=200), [GROUPED["c"]])
+    tree.groups.settle()
+    repairing = asyncio.create_task(limit_enforcer.repair())
+    await asyncio.sleep(0)
+    assert not repairing.done()
+    assert tree.get("heavier").remove()
+    await limit_enforcer.remove("heavier")
+    assert await repairing == []

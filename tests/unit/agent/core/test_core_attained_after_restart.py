@@ -297,3 +297,41 @@ def test_a_job_that_came_again_while_its_master_was_away_counts_on_under_the_nex
     bed.registers()
     bed.report()
     assert bed.work.service_s == 12.0
+
+
+@pytest.mark.parametrize("over", [True, False], ids=["the job is over", "the job goes on"])
+def test_an_agent_that_leaves_no_count_takes_nothing_of_the_count_before_it(*, over: bool) -> None:
+    """The job's last container ends while no agent runs; the next agent learns of it, and is killed."""
+    bed = Bed()
+    container = bed.command_runs("t1")
+    bed.sample(**{by_name(container): 10.0})
+    if over:
+        bed.decide(api.CancelJob(job=bed.job, by="ann"))
+    count = bed.last_count()
+    bed.restart(exits_to_come=frozenset({container}), **count)
+    bed.exit(container, cpu_s=500.0)
+    bed.restart(**count)
+    bed.registers()
+    bed.report()
+    assert bed.work.service_s == 10.0
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_job_that_comes_again_keeps_what_it_had_before_its_present_containers(*, restarts: bool) -> None:
+    bed = Bed()
+    first = bed.command_runs("t1")
+    bed.sample(**{by_name(first): 10.0})
+    bed.report()
+    bed.exit(first, cpu_s=20.0)
+    bed.send(e.EndAcknowledged(bed.job, "t1"))
+    second = bed.command_runs("t2")
+    bed.sample(**{by_name(second): 5.0})
+    bed.decide(api.CancelJob(job=bed.job, by="ann"))
+    if restarts:
+        bed.restart(second, **bed.last_count())
+    bed.sample(**{by_name(second): 6.0})
+    third = bed.command_runs("t3")
+    bed.registers()
+    bed.sample(**{by_name(second): 6.0, by_name(third): 1.0})
+    bed.report()
+    assert bed.work.service_s == pytest.approx(27.0)

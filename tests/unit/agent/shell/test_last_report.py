@@ -20,6 +20,7 @@ from agent.core.snapshot import ContainerUse, Snapshot
 from agent.journal import Journal
 from agent.launcher import Running
 from agent.shell import Shell
+from penstock.locking import claim
 from penstock.model import ContainerSpec
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import JobRegistered, Launch, RegisterJob
@@ -130,6 +131,20 @@ def test_the_lock_of_the_state_directory_tells_when_the_agent_before_started(tmp
     os.utime(lock, (1e9, 1e9))
     assert locks() == 1e9
     assert lock.stat().st_mtime > 1e9, "the next agent finds when this one started"
+
+
+def test_a_start_that_fails_at_another_lock_leaves_the_date_of_the_state_directory(tmp_path: Path) -> None:
+    state, runtime = tmp_path / "state", tmp_path / "run"
+    state.mkdir()
+    runtime.mkdir()
+    lock = state / "agent.lock"
+    lock.write_text("7\n")
+    os.utime(lock, (1e9, 1e9))
+    held = claim(runtime / "agent-runtime.lock", "taken")
+    with pytest.raises(OSError, match="runtime_dir"):
+        process.lock(state, runtime, runtime / "agent.sock")
+    assert lock.stat().st_mtime == 1e9
+    os.close(held)
 
 
 def test_an_earlier_version_reads_the_cpu_times_of_the_record_and_this_one_reads_its_record(host: Host) -> None:

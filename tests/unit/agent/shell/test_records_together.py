@@ -122,3 +122,13 @@ def test_of_changes_that_do_not_fit_together_those_that_fit_are_written(tmp_path
     journal.retry()
     assert [each.name for each in Journal(tmp_path).read("jobs", JobRecord)] == ["x" * 1000]
     assert not journal.unwritten
+
+
+def test_a_record_that_cannot_be_encoded_takes_no_other_with_it(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.add("jobs", "a", job("a"))
+    with pytest.raises(UnicodeEncodeError):
+        journal.add("jobs", "b", job("\udc80"))
+    journal.add("jobs", "c", job("c"))
+    journal.flush()
+    assert [each.name for each in Journal(tmp_path).read("jobs", JobRecord)] == ["a", "c"]
