@@ -18,7 +18,7 @@ from penstock.client.gate import Slot
 from penstock.engines.dask import hooks
 from penstock.engines.dask.annotated_tasks import GRANT_OWNER
 from penstock.engines.dask.estimate import ReadEstimates
-from penstock.engines.dask.pool import EXECUTING, DaskMonotask, GatedThreadPoolExecutor, GateLike, refused
+from penstock.engines.dask.pool import EXECUTING, DaskMonotask, GatedThreadPoolExecutor, refused
 from penstock.engines.dask.settings import Settings
 from penstock.engines.dask.shards import ShardReads
 from penstock.engines.dask.spill import Evictor
@@ -30,6 +30,8 @@ from penstock.wire.errors import RpcError
 if TYPE_CHECKING:
     from distributed.worker import Worker
 
+    from penstock.engines.dask.jobs import ClusterGate
+
 _LOG = logging.getLogger(__name__)
 #: Target states of a task of which :meth:`GatedWorker.transition` must be told.
 MATTER = frozenset({"long-running", "released", "memory"})
@@ -40,7 +42,7 @@ _CPU, _DISK, _NETWORK = ResourceKind.CPU, ResourceKind.DISK, ResourceKind.NETWOR
 class GatedWorker:
     """Gates a worker in its event loop; :meth:`install` starts gating, :meth:`remove` undoes it."""
 
-    def __init__(self, worker: Worker, gate: GateLike, settings: Settings) -> None:
+    def __init__(self, worker: Worker, gate: ClusterGate, settings: Settings) -> None:
         self._worker = worker
         self._gate = gate
         self._settings = settings
@@ -48,7 +50,6 @@ class GatedWorker:
         self._busy = WorkCount()
         self._estimates = ReadEstimates()
         self._executing: dict[Key, DaskMonotask] = {}
-        self._cancelled: JobCancelled | None = None  # the cluster's job was cancelled, so its tasks fail
         self._restore: list[Callable[[], None]] = []
         self._ungated_pool: Executor | None = None
         self._pool: GatedThreadPoolExecutor | None = None
@@ -140,8 +141,8 @@ class GatedWorker:
                 return await original(key, stimulus_id=stimulus_id)
             if self._evictor is not None and task.dependencies:
                 await self._evictor.read_back((each.key, each.nbytes or 0) for each in task.dependencies)
-            if self._cancelled is not None and GRANT_OWNER.get() is None:
-                return hooks.failure(task, self._cancelled)
+            if (cancelled := self._gate.cancelled) is not None and GRANT_OWNER.get() is None:
+                return hooks.failure(task, cancelled)
             if self._usual is None and not (task.annotations and "penstock" in task.annotations):
                 return await original(key, stimulus_id=stimulus_id)
             one = self._executing[key] = self._describe(task)
@@ -240,9 +241,7 @@ class GatedWorker:
         """
         try:
             return await self._slot(kind, input_bytes, stage)
-        except JobCancelled as error:
-            if GRANT_OWNER.get() is None:  # else only the tasks of another job are over, which ask for slots themselves
-                self._cancelled = error
+        except JobCancelled:
             return None
 
     async def _withdrawable(self, one: DaskMonotask, kind: ResourceKind) -> Slot | None:

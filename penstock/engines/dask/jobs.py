@@ -19,6 +19,7 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from penstock.client.errors import JobCancelled
 from penstock.client.gate import Gate, Slot
 from penstock.client.program import program_name
 from penstock.engines.dask.annotated_tasks import GRANT_OWNER
@@ -97,6 +98,8 @@ class ClusterGate:
         self.workers = [worker]
         #: Whether this process reports the job's progress.
         self.speaks = True
+        #: The cancellation of the present job, once :meth:`acquire_async` was refused for it; then its tasks fail.
+        self.cancelled: JobCancelled | None = None
         self._settings = settings
         self._gate = new_gate(worker, settings)
         self._loop = asyncio.get_running_loop()
@@ -156,7 +159,12 @@ class ClusterGate:
     async def acquire_async(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> Slot:
         """See :meth:`penstock.client.gate.Gate.acquire_async`."""
         gate, task = self._whose()
-        return await gate.acquire_async(kind, input_bytes, stage=stage, task=task)
+        try:
+            return await gate.acquire_async(kind, input_bytes, stage=stage, task=task)
+        except JobCancelled as error:
+            if gate is self._gate:  # else a job that was left meanwhile, or another one's whose task asked
+                self.cancelled = error
+            raise
 
     def progress(self, stages: Any) -> None:
         """See :meth:`penstock.client.gate.Gate.progress`."""
@@ -213,6 +221,7 @@ class ClusterGate:
             return False
         self._left.append(self._gate)
         self._gate, self._agreed, self.speaks = joined, job if final else "", False
+        self.cancelled = None
         self._lend()
         self._close_left()
         await self._offer(job)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.client.errors import JobCancelled
 from penstock.wire.agent_api import StageProgress
 
 WAIT_S = 30.0
@@ -50,6 +51,7 @@ class FakeGate:
         self.most: Counter[str] = Counter()
         self.closed = False
         self.refuses: Exception | None = None
+        self.cancelled: JobCancelled | None = None
         self._waiting: deque[tuple[FakeSlot, Callable[[Any], object]]] = deque()
         self._holding: set[FakeSlot] = set()
         self._changed = threading.Condition(threading.RLock())
@@ -85,6 +87,8 @@ class FakeGate:
         except BaseException:
             slot.cancel()
             raise
+        if isinstance(slot.error, JobCancelled):
+            self.cancelled = slot.error
         if slot.error is not None:
             raise slot.error
         return slot

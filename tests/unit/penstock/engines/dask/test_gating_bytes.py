@@ -98,6 +98,8 @@ async def test_a_transfer_of_a_cancelled_job_ends_and_the_task_that_waits_for_it
                 await client.submit(len, data, workers=[workers[1].address])
             with pytest.raises(JobCancelled):  # that worker knows now
                 await client.submit(int, workers=[workers[1].address], key="later")
+            gate.refuses = gate.cancelled = None  # it has joined another job
+            assert await client.submit(int, workers=[workers[1].address], key="in the other job") == 0
 
 
 async def test_a_shuffle_of_a_cancelled_job_fails(cluster: Cluster) -> None:

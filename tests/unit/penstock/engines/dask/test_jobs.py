@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
+from penstock.client.errors import JobCancelled
 from penstock.engines.dask import jobs
 from penstock.engines.dask.annotated_tasks import GRANT_OWNER, GrantOwner
 from penstock.engines.dask.jobs import ClusterGate
@@ -92,6 +93,7 @@ class FakeGate:
         self.asked: list[str] = []
         self.id = job
         self.refused = False
+        self.answer: asyncio.Future[None] | None = None  # what requests wait for
         if not job:
             self.register()
         elif agent.slow_joins:
@@ -126,6 +128,8 @@ class FakeGate:
         return self.submit(kind, input_bytes, None, stage=stage, task=task)
 
     async def acquire_async(self, kind: str, input_bytes: int, *, stage: str = "", task: str = "") -> str:
+        if self.answer is not None:
+            await self.answer
         return self.submit(kind, input_bytes, None, stage=stage, task=task)
 
     def close(self, *, done: bool | None = None, merged_into: str = "") -> None:
@@ -379,6 +383,30 @@ async def test_a_job_is_left_only_when_its_last_slot_is_given_back(
     assert not held.closed
     held.busy = 0
     await until(lambda: held.closed)
+
+
+@pytest.mark.parametrize("joins_before", [False, True])
+async def test_the_cancellation_of_a_job_that_is_left_does_not_concern_the_one_that_is_joined(
+    agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler, joins_before: bool
+) -> None:
+    first = await gate_of(scheduler, "tcp://w0")
+    scheduler.error = OSError("nobody there")
+    second = await gate_of(scheduler, "tcp://w1")
+    own = agent.gates[-1]
+    own.busy, own.answer = 1, asyncio.get_running_loop().create_future()
+    asking = asyncio.create_task(second.acquire_async("network", 1))
+    await asyncio.sleep(0)
+    if joins_before:
+        scheduler.error = None
+        await until(lambda: second.job == first.job)
+    cancelled = JobCancelled("dask", "ann")
+    own.answer.set_exception(cancelled)
+    with pytest.raises(JobCancelled):
+        await asking
+    assert second.cancelled is (None if joins_before else cancelled)
+    scheduler.error = None
+    await until(lambda: second.job == first.job)
+    assert second.cancelled is None
 
 
 async def test_when_the_speaker_for_the_job_is_gone_the_next_one_takes_over(
