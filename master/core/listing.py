@@ -14,13 +14,12 @@ from master.core.node import Node
 from master.core.order import NOWHERE, Order, Place
 from master.core.unlearnt_jobs import UnlearntJobs
 from penstock.model import KindAmounts
-from penstock.wire.jobs_api import MOST_JOBS, JobView, ListJobs, NodeRank, StageView
+from penstock.wire.jobs_api import MOST_JOBS, MOST_NODES, JobView, ListJobs, NodeRank, StageView
 
 #: Largest number of stages in a view of a job.
 MOST_STAGES = 200
-#: Bounds on the named jobs before a job (the nearest), and on its nodes.
+#: Bound on the named jobs before a job (the nearest).
 MOST_BEFORE = 10
-MOST_NODES = 100
 
 
 @dataclass(eq=False, repr=False)

@@ -17,9 +17,10 @@ import msgspec
 from penstock.cli.copied_output import CopiedOutput, reader_is_gone
 from penstock.cli.detach import manager_name
 from penstock.cli.errors import CommandError, note
-from penstock.cli.plain_text import printable
+from penstock.cli.plain_text import enumeration, printable
 from penstock.model.container import Ended, EndedBy
 from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.jobs_api import MOST_NODES
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient
@@ -195,10 +196,13 @@ class JobOutput:
         view, here = self._view, self._agent.welcome.node
         if view is not None and view.origin != here:
             note("logs", f"job {self._job!r} was submitted on {view.origin}, where its messages are")
-        others = {*(await self._nodes()), *nodes_of(view)} - {here}
-        if others:
-            where = ", ".join(sorted(others))
-            note("logs", f"other tasks of job {self._job!r} ran on {where}: `penstock logs {self._job}` there has more")
+        known = await self._nodes()
+        nodes = known.union(nodes_of(view))
+        if others := sorted(nodes - {here}):
+            where = enumeration(others, cut=not known and len(nodes) >= MOST_NODES)
+            ran, has = ("ran", "has") if known or (view is not None and view.ran_on) else ("run", "may have")
+            there = f"`penstock logs {self._job}` there {has} more"
+            note("logs", f"other tasks of job {self._job!r} {ran} on {where}: {there}")
 
     async def _nodes(self) -> set[str]:
         """Return the nodes of all tasks by the results of a detached job, once it has any.
@@ -248,9 +252,11 @@ def view_of(answer: Jobs | None, job: str) -> JobView | None:
     return next((view for view in answer.jobs if view.job == job), None) if answer is not None else None
 
 
-def nodes_of(view: JobView | None) -> set[str]:
-    """Return the nodes that run tasks of a job, or have run some, as far as the master knows."""
-    return set() if view is None else {*view.nodes, *view.ran_on}
+def nodes_of(view: JobView | None) -> list[str]:
+    """Return the nodes that took commands of a job; where the master knows none, those with tasks or slots of it
+    now, which may have no output of it.
+    """
+    return [] if view is None else view.ran_on or view.nodes
 
 
 def manager_of(containers: list[dict[str, Any]], job: str, view: JobView | None, caller: str) -> dict[str, Any] | None:

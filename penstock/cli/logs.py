@@ -11,6 +11,7 @@ from penstock.cli import arguments
 from penstock.cli.copied_output import CopiedOutput, reader_is_gone
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.exit_statuses import Status
+from penstock.cli.plain_text import enumeration
 from penstock.cli.session import with_agent
 from penstock.wire.errors import ErrorCode, RpcError
 
@@ -93,7 +94,8 @@ def _refuse_job(answer: Jobs, name: str, here: str) -> None:
     Raises:
         CommandError: the master knows a job of this id.
     """
-    from penstock.cli.job_logs import nodes_of
+    from penstock.cli import job_logs
+    from penstock.wire.jobs_api import MOST_NODES
 
     if name in answer.foreign:
         raise CommandError(f"job {name!r} belongs to {answer.foreign[name]}")
@@ -104,9 +106,11 @@ def _refuse_job(answer: Jobs, name: str, here: str) -> None:
             why = f"this host has no output of job {name!r} yet; --follow waits for it"
         else:
             why = f"this host keeps no output of job {name!r}: none was written here, or it ended too long ago"
-        if others := sorted(nodes_of(job) - {here, job.origin}):
+        nodes = job_logs.nodes_of(job)
+        if others := sorted(set(nodes) - {here, job.origin}):
             run = "ran" if job.state == "ended" else "run or ran"
-            why += f"; its tasks {run} on {', '.join(others)}, where their output is"
+            why += f"; its tasks {run} on {enumeration(others, cut=len(nodes) >= MOST_NODES)}"
+            why += ", where their output is" if job.ran_on else ""
         raise CommandError(why, status=Status.UNKNOWN)
 
 

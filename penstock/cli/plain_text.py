@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 _GAP = "  "
 
@@ -13,6 +13,11 @@ _GAP = "  "
 def printable(value: object) -> str:
     """Replace characters of external text that could control a terminal."""
     return "".join(c if c.isprintable() else "�" for c in str(value))
+
+
+def enumeration(names: Iterable[str], *, cut: bool) -> str:
+    """Return printable names in one line; ``cut``: the list was bounded and is full, so that there may be others."""
+    return ", ".join(map(printable, names)) + (" and perhaps more" if cut else "")
 
 
 def duration(seconds: float) -> str:

@@ -9,10 +9,10 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from penstock.cli.plain_text import duration
+from penstock.cli.plain_text import duration, enumeration
 from penstock.cli.render import JOB_STYLES, Column, Fitted, count_of, field, listing, mapping, number, plain, styled
 from penstock.model.units import format_bytes
-from penstock.wire.jobs_api import JobView, NodeRank
+from penstock.wire.jobs_api import MOST_NODES, JobView, NodeRank
 
 #: A smaller amount of work is the default of tasks without a known amount.
 _WORTH_TELLING = 1024
@@ -65,8 +65,9 @@ def details(job: JobView, now: float) -> Iterator[RenderableType]:
     yield Text(f"  service: {row['service']} so far{slots}" if job.ended_at is None else f"  service: {row['service']}")
     if row["work_left"]:
         yield Text(f"  left: {row['work_left']}")
-    if nodes := ", ".join(str(plain(node)) for node in job.nodes or job.ran_on):
-        yield Text(f"  {'on' if job.nodes else 'ran on'} {nodes}; registered on {plain(job.origin)}")
+    if nodes := job.nodes or job.ran_on:
+        named = enumeration(nodes, cut=len(nodes) >= MOST_NODES)
+        yield Text(f"  {'on' if job.nodes else 'ran on'} {named}; registered on {plain(job.origin)}")
     stages = [msgspec.structs.asdict(stage) for stage in job.progress]
     columns = [
         Column("stage", field("stage")),

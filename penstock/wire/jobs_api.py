@@ -15,6 +15,8 @@ from penstock.wire.agent_api import Notice, Params, Result
 MOST_JOBS = 1000
 #: The most failed tasks that are listed for a job.
 MOST_FAILURES = 20
+#: The most nodes in each list of a job's.
+MOST_NODES = 100
 JobId = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 

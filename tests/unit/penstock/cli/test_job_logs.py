@@ -13,7 +13,7 @@ from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.transport.peer import connect_unix
 from penstock.wire.agent_api import Launch, Launched, Welcome
 from penstock.wire.errors import refused, unavailable
-from penstock.wire.jobs_api import JobView
+from penstock.wire.jobs_api import MOST_NODES, JobView
 from tests.fakes.agent import FakeAgent, FakeContainer
 from tests.unit.penstock.cli.conftest import Penstock
 
@@ -183,7 +183,7 @@ async def test_a_job_is_followed_from_before_the_start_of_its_first_task(
     host.see(state="waiting", tasks_running=0, tasks_waiting=1)
     assert await penstock("logs", JOB) == (4, "", f"penstock logs: {HERE_YET}\n")
     host.see(nodes=["beta", "gamma"])
-    there = "its tasks run or ran on beta, gamma, where their output is"
+    there = "its tasks run or ran on beta, gamma"  # of slots there is no output
     assert await penstock("logs", JOB) == (4, "", f"penstock logs: {HERE_YET}; {there}\n")
     host.see(state="waiting", tasks_running=0, tasks_waiting=1)
     fake.calls.clear()
@@ -260,6 +260,32 @@ async def test_a_job_without_output_here_names_the_nodes_that_ran_its_tasks(host
     host.see(state="ended", tasks_running=0, ran_on=["alpha", "beta"], origin="alpha")
     elsewhere = "job 'fake-1' was submitted on alpha; ask there; its tasks ran on beta, where their output is"
     assert await penstock("logs", JOB) == (4, "", f"penstock logs: {elsewhere}\n")
+
+
+async def test_nodes_without_commands_of_the_job_are_not_said_to_have_its_output(
+    host: Host, penstock: Penstock
+) -> None:
+    host.see(tasks_running=1, nodes=["beta", "gamma", "slots"], ran_on=["beta", "gamma"])
+    there = "its tasks run or ran on beta, gamma, where their output is"
+    assert await penstock("logs", JOB) == (4, "", f"penstock logs: {HERE_YET}; {there}\n")
+    await host.add("a", stdout=b"one\n")
+    others = "penstock logs: other tasks of job 'fake-1' {}: `penstock logs fake-1` there {} more\n"
+    assert await penstock("logs", JOB) == (0, "one\n", others.format("ran on beta, gamma", "has"))
+    host.see(tasks_running=1, nodes=["slots"], ran_on=["fake"])
+    assert await penstock("logs", JOB) == (0, "one\n", "")
+    host.see(tasks_running=1, nodes=["fake", "slots"])
+    assert await penstock("logs", JOB) == (0, "one\n", others.format("run on slots", "may have"))
+
+
+async def test_a_list_of_nodes_that_the_master_cut_says_so(host: Host, penstock: Penstock) -> None:
+    host.see(state="ended", tasks_running=0, ran_on=[f"n{n:03}" for n in range(MOST_NODES)])
+    status, _, err = await penstock("logs", JOB)
+    assert status == 4 and err.endswith("n098, n099 and perhaps more, where their output is\n")
+    host.end(await host.add("a", stdout=b"one\n"), DONE)
+    assert "n098, n099 and perhaps more: `penstock logs" in (await penstock("logs", JOB))[2]
+    tasks = [{"task": f"t{n}", "node": f"n{n:03}"} for n in range(MOST_NODES)]
+    host.end(await host.manager(stdout=json.dumps({"job": JOB, "tasks": tasks}).encode()), DONE)
+    assert "n098, n099: `penstock logs" in (await penstock("logs", JOB))[2], "the results name all"
 
 
 async def test_the_host_of_a_job_has_its_messages(host: Host, fake: FakeAgent, penstock: Penstock) -> None:

@@ -17,7 +17,7 @@ from penstock.cli.report import Report
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import KindAmounts
 from penstock.opgraph import JobManager, Started, TaskEnded, TaskGraph, TaskNode, TaskPlaced, TaskSettled
-from penstock.wire.jobs_api import JobView, NodeRank, StageView, TaskFailure
+from penstock.wire.jobs_api import MOST_NODES, JobView, NodeRank, StageView, TaskFailure
 from tests.unit.penstock.cli.conftest import Fails
 
 GOING = JobView(
@@ -78,6 +78,8 @@ def test_one_job_in_detail() -> None:
     assert lines[-1] == "  t failed on beta: exit status 3"
     over = msgspec.structs.replace(OVER, nodes=[], ran_on=["beta", "gamma"])
     assert "  ran on beta, gamma; registered on alpha" in shown(*details(over, 1090.0))
+    cut = msgspec.structs.replace(over, ran_on=[f"n{n:03}" for n in range(MOST_NODES)])
+    assert any("n099 and perhaps more; registered on alpha" in line for line in shown(*details(cut, 1090.0), width=900))
     assert "  service: 7.2s" in lines and not any("rank" in line for line in lines)
     going = shown(*details(GOING, 1090.0))
     assert "submitted 1m30s ago" in going[0]
