@@ -112,16 +112,23 @@ async def test_a_method_of_a_shuffle_is_wrapped_and_restored(
         done.append((to, shards))
         return "answer"
 
+    measured: list[object] = []
+
+    def safe_sizeof(shard: object) -> int:
+        measured.append(shard)
+        return 1100
+
     monkeypatch.setattr(owner, method, before)
+    monkeypatch.setattr("distributed.sizeof.safe_sizeof", safe_sizeof)
     recorded, too = Recorded(), Recorded()
     restore = hooks.wrap_p2p(owner.__module__, owner.__name__, method, recorded.enter)
     restore_too = hooks.wrap_p2p(owner.__module__, owner.__name__, method, too.enter)  # another worker: held once
     assert await getattr(owner, method)(None, "there", b"x" * 123) == "answer"
     assert await getattr(owner, method)(None, "there", [b"x" * 1000, b"y" * 1000]) == "answer"
-    [blob_bytes, left, listed_bytes, _] = recorded.told
-    assert (blob_bytes, left, too.told) == (123, "left", [])
-    assert isinstance(listed_bytes, int) and 2000 <= listed_bytes < 2200
-    assert done == [("there", b"x" * 123), ("there", [b"x" * 1000, b"y" * 1000])]
+    assert await getattr(owner, method)(None, "there", [(0, b"x" * 1000)]) == "answer"
+    assert (recorded.told, too.told) == ([123, "left", 2000, "left", 1100, "left"], [])
+    assert measured == [(0, b"x" * 1000)], "thousands of shards of bytes are usual, and their lengths are known"
+    assert done == [("there", b"x" * 123), ("there", [b"x" * 1000, b"y" * 1000]), ("there", [(0, b"x" * 1000)])]
     restore()
     assert getattr(owner, method) is not before
     restore_too()
