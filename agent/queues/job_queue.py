@@ -48,10 +48,11 @@ class JobQueue:
 
     def begins(self, now: float) -> None:
         """Count one more running monotask."""
-        if now != self.since:  # once for all monotasks of a frame
-            self.count(now)
         if not self.running:
             self.served[self] = None
+            self.since = now
+        elif now != self.since:  # once for all monotasks of a frame
+            self.count(now)
         self.running += 1
 
     def ends(self, now: float) -> None:
