@@ -74,15 +74,17 @@ def past_of(job: Job, why: str, ended_at: float, *, lost: bool = False, reported
     """Return a job that is over, as it is stored; ``ended_at`` is Unix time."""
     word, line = outcome(job, why, lost=lost, reported=reported)
     said = msgspec.structs.replace(
-        view(job, NOWHERE), state="ended", ended_at=ended_at, outcome=word, why=line,
+        view(job, NOWHERE, line), state="ended", ended_at=ended_at, outcome=word,
         tasks_ready=0, tasks_running=0, slots=0, nodes=[],
     )  # fmt: skip
     expected_reports_s = job.expected_reports_s if lost or not reported else {}
     return FinishedJob(said, job.cancelled_by, reported, expected_reports_s)
 
 
-def view(job: Job, place: Place) -> JobView:
-    """Return a job's present view."""
+def view(job: Job, place: Place, why: str | None = None) -> JobView:
+    """Return a job's present view; ``why`` None: the reason why it waits, which may take a search of the nodes."""
+    if why is None:
+        why = f"cancelled by {job.cancelled_by}" if job.cancelled_by else job.waits
     work, ready = job.work, job.ready_count
     progress = stages(job)
     to_come, waiting = work.to_come()
@@ -98,7 +100,7 @@ def view(job: Job, place: Place) -> JobView:
         origin=job.origin,
         state=job.standing.value,
         submitted_at=job.submitted_at,
-        why=f"cancelled by {job.cancelled_by}" if job.cancelled_by else job.waits,
+        why=why,
         stages=len(progress),
         stages_done=sum(stage.done >= stage.tasks for stage in progress),
         tasks_waiting=waiting,

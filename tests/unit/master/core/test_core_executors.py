@@ -75,7 +75,10 @@ def test_the_nodes_are_searched_once_and_on_demand_for_what_equal_executors_of_s
         bed.executors(executor("e", cores=4.0), job=job)
     bed.round()
     assert searched == []
-    assert all("of 1 node 1 lacks cpu" in bed.waits(job) for job in "jkl")
+    bed.serve(e.Received("a", api.JobEnded(job="l", done=False)))
+    assert bed.listed("l").state == "ended"
+    assert searched == [], "a job that ended waits for nothing"
+    assert all("of 1 node 1 lacks cpu" in bed.waits(job) for job in "jk")
     assert len(searched) == 1
 
 
