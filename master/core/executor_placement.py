@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 
 import numpy as np
 
 from master.core import events as e
 from master.core.executors import Executors, Reason
-from master.core.free_capacity import Demand, FreeCapacity, Grid, free_capacity, with_room
+from master.core.free_capacity import Demand, Grid, free_capacity, with_room
 from master.core.job import Job, Key, Task
 from master.core.kept_room import Room
+from master.core.lacking import Lacking
 from master.core.late_executors import Tried
 from master.core.node import Node
 from master.core.outbox import Outbox
 from master.core.settings import MasterSettings
-from master.core.snapshot import RoundSnapshot
+from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.user_quotas import HeldBack
 from master.placement import Demands, Launch, Need, WaitingExecutors
 from master.placement.drr import Ints
 from master.placement.executors import fits_somewhere, machines_that_fit, machines_with_room
 from master.placement.workers import MEMORY, Mask
-from penstock.model.resource_vector import RESOURCES
 
 
 @dataclass(slots=True)
@@ -191,20 +190,10 @@ class ExecutorPlacement:
         """Return the executors that were not placed."""
         return {key: Tried(one.demand, one.allowed) for key, one in self._waiting.items()}
 
-    def lacks(self) -> dict[str, Reason]:
-        """Return by job the resources that its first executor without a place lacks, as far as the nodes have them
-        when that is asked: it takes a look at every slot of every node.
-        """
-        first = {one.job.job: one for one in reversed(self._waiting.values())}
-        room = cache(partial(_in_every_slot, self._grid, self.examined, self.now))
-        anywhere: dict[int, Callable[[], str]] = {}  # by demand, of executors that may go to every node
-        found: dict[str, Reason] = {}
-        for job, one in first.items():
-            said = anywhere.get(one.number) if one.allowed is None else None
-            found[job] = said = said or cache(partial(_lacks, room, one))
-            if one.allowed is None:
-                anywhere[one.number] = said
-        return found
+    def lacks(self, snapshots: Snapshots) -> dict[str, Reason]:
+        """Return by job the resources that its first executor without a place lacks."""
+        waiting = ((one.task, one.demand, one.number) for one in self._waiting.values())
+        return Lacking(snapshots, self._grid, waiting).reasons()
 
     def _with_room(self) -> list[int]:
         """Return the workers that may have room for some executor now: no policy that follows profiles launches one on
@@ -244,14 +233,3 @@ class ExecutorPlacement:
             "executor placed", job=key[0], task=key[1], node=node.name, application=one.forecast.application,
             slots=demand.profile.slots, why=why,
         )  # fmt: skip
-
-
-def _in_every_slot(grid: Grid, examined: Examined, now: float) -> FreeCapacity:
-    """Return the free capacity of all examined nodes, without the room that is kept."""
-    room = free_capacity(grid, examined.nodes, examined.workers, np.ones(len(RESOURCES), dtype=np.bool_), now)
-    room.keep()
-    return room
-
-
-def _lacks(room: Callable[[], FreeCapacity], one: WaitingExecutor) -> str:
-    return room().lacks(one.demand, one.allowed)

@@ -49,8 +49,6 @@ class ExecutorRound:
     _looked_at: float = field(init=False, default=-math.inf)  # when all nodes were examined, monotonic
     # executors that fitted at the last round's start, found no place, and kept their user's limit from its other tasks
     _forestalled: set[Key] = field(init=False, default_factory=set)
-    # job → resources that all nodes lacked for its executors at that time
-    _lacks: dict[str, Reason] = field(init=False, default_factory=dict)
 
     def begin(self, ranking: Ranking, now: float, limits: RoundQuotas | None) -> ExecutorPlacement | None:
         """Place executors where the room that is kept for them is free; return the others, for their turns in the order
@@ -72,7 +70,7 @@ class ExecutorRound:
         if everywhere:
             looked_at = [*range(len(nodes))]
         if not known or not looked_at:
-            none = self._lacks
+            none = self._executors.lacks
             if not nodes:
                 none = dict.fromkeys((job.job for job, _, _ in known), "no node is connected")
             if limits is not None:
@@ -105,7 +103,9 @@ class ExecutorRound:
         asking: list[WaitingTask] = []
         for job, task, _ in known:
             if (task.job, task.name) in forestalled:
-                not_offered[job.job] = self._lacks.get(job.job, f"it is the turn of other tasks of user {job.user}")
+                not_offered[job.job] = self._executors.lacks.get(
+                    job.job, f"it is the turn of other tasks of user {job.user}"
+                )
             else:
                 asking.append(self._user_quotas.asking(snapshot, job, task))
         offered, over = limits.offer(self._late.in_line(asking))
@@ -123,9 +123,9 @@ class ExecutorRound:
         for key in placing.placed:
             self._late.placed(key, now)
         if examined.everywhere:
-            self._lacks = placing.lacks()
+            self._executors.lacks = placing.lacks(self._snapshots)
             over_limit = limits.why_over(examined.over) if limits is not None else {}
-            self._record_waits({**self._lacks, **examined.not_offered, **over_limit})
+            self._record_waits({**self._executors.lacks, **examined.not_offered, **over_limit})
             self._late.keep(placing.tried(), examined.snapshot.rows, limits, now)
 
     def _looks_everywhere(self, now: float) -> bool:

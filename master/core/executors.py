@@ -41,6 +41,8 @@ class Executors:
         self.usage = UsageReports()
         self.waiting: dict[Key, Task] = {}
         self.waits: dict[str, Callable[[], str]] = {}  # by job, why its executors wait, as of the latest round
+        # by job, the resources that nodes lack for its executors; set when all nodes are examined
+        self.lacks: dict[str, Reason] = {}
         self.news = False  # since all nodes were examined, the waiting executors, forecasts or nodes have changed
         self._dues = dues
         self._members = members
@@ -53,11 +55,13 @@ class Executors:
 
     def unready(self, task: Task) -> None:
         """Remove a task that no longer waits for a node, if it is an executor."""
-        self.waiting.pop((task.job, task.name), None)
+        if self.waiting.pop((task.job, task.name), None) is not None and not self.waiting:
+            self.waits, self.lacks = {}, {}
 
     def over(self, job: str) -> None:
         """Remove the state of a job that is over."""
         self.waits.pop(job, None)
+        self.lacks.pop(job, None)
         self.usage.drop_unfinished(job)
 
     def foreseen(self, job: Job, task: Task) -> bool:

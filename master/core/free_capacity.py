@@ -121,14 +121,19 @@ class FreeCapacity:
         may = np.arange(len(self.machines)) if allowed is None else allowed[self.workers].nonzero()[0]
         if not len(may):
             return f"it may go to none of {counted(len(self.machines), 'node')} now"
+        lacking = self.machines.lacking(may, wanted)
         said = [
             f"{count} {'lacks' if count == 1 else 'lack'} {name}"
-            for name, count in zip(COLUMN_NAMES, self.machines.lacking(may, wanted), strict=True)
+            for name, count in zip(COLUMN_NAMES, lacking.sum(axis=0).tolist(), strict=True)
             if count
         ]
-        over_s = wanted.shape[1] * self.grid.slot_s
-        lacking = ", ".join(said) or "none was reached"
-        return f"of {counted(len(may), 'node')} {lacking} within the {over_s:g} s of its profile"
+        parts = (
+            [f"{', '.join(said)} within the {wanted.shape[1] * self.grid.slot_s:g} s of its profile"] if said else []
+        )
+        if roomy := int((~lacking.any(axis=1)).sum()):  # since the latest round
+            has, is_ = ("has", "is") if roomy == 1 else ("have", "are")
+            parts.append(f"{roomy} {has} room for it now and {is_} tried in the next round")
+        return f"of {counted(len(may), 'node')} {'; '.join(parts)}"
 
 
 def largest_first(capacity: Floats) -> Floats:

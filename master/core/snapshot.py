@@ -29,7 +29,7 @@ class RoundSnapshot:
         self._settings = settings
         self._members = members
         self._table = table
-        self._now = now
+        self.now = now
         self.rows: Rows = table.taking()
 
     def node(self, worker: int) -> Node:
@@ -48,7 +48,7 @@ class RoundSnapshot:
         """Return an upper bound of what workers have available to executors in the next ``for_s`` seconds (workers ×
         resources).
         """
-        return self._table.available_at_most(self.rows[which], for_s, self._now)
+        return self._table.available_at_most(self.rows[which], for_s, self.now)
 
     def placement(self) -> TaskPlacement:
         """Return this round's placement of regular tasks."""
@@ -93,7 +93,7 @@ class RoundSnapshot:
         limits = [self._table.nodes[row].slack_limit for row in self.rows.tolist()]
         if not any(limits):
             return None
-        most = [np.inf if limit is None or not limit.holds(self._now) else limit.most for limit in limits]
+        most = [np.inf if limit is None or not limit.holds(self.now) else limit.most for limit in limits]
         left: Floats = np.array(most) - self._table.opportunistic[self.rows]
         return left
 
@@ -113,7 +113,7 @@ class RoundSnapshot:
         """
         assert task.request is not None
         allowed = self.allowed(task)
-        if shunned := [name for name, pause in task.pauses.items() if not pause.over(self._now)]:
+        if shunned := [name for name, pause in task.pauses.items() if not pause.over(self.now)]:
             allowed = np.full(len(self.rows), True) if allowed is None else allowed
             self._mark(allowed, shunned, False)
         return _on_slack(task.request, allowed)

@@ -184,16 +184,15 @@ class Machines:
         found: list[int] = np.flatnonzero(self._changed_in > change).tolist()
         return found
 
-    def lacking(self, which: Ints, demand: Floats) -> list[int]:
-        """Return by resource how many machines of ``which`` have less than a demand (resources × its slots) in some
-        slot.
+    def lacking(self, which: Ints, demand: Floats) -> Mask:
+        """Return of which resources (machines of ``which`` × resources) a machine has less than a demand (resources ×
+        its slots) in some slot.
         """
-        counts = np.zeros(demand.shape[0], dtype=np.intp)
+        found = np.zeros((len(which), demand.shape[0]), dtype=np.bool_)
         for begin in range(0, len(which), _COUNTED_AT_ONCE):
             some = which[begin : begin + _COUNTED_AT_ONCE]
             room = self._available[some, :, : demand.shape[1]] + TOLERANCE * self.capacity[some, :, None]
-            counts += (demand > room).any(axis=2).sum(axis=0)
-        found: list[int] = counts.tolist()
+            found[begin : begin + _COUNTED_AT_ONCE] = (demand > room).any(axis=2)
         return found
 
     def launch(self, machine: int, executor: Hashable, demand: Floats) -> None:
