@@ -71,16 +71,20 @@ def test_their_number_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_restarted_master_learns_them_from_the_nodes_and_the_origin() -> None:
-    """The command on ``b`` ended before the origin registered; that on ``c`` runs, and so does that on ``d``, away."""
+    """The command on ``b`` ended before the origin registered; that on ``c`` runs, and so does that on ``d``, away.
+    The node ``e`` registered while it ran one that ended before the origin registered.
+    """
     made = bed("b")
     end(made, "b", "t", job="j")
+    made.node("e", placed=[placed_task("w", remaining=command("w").usage)])
+    end(made, "e", "w", job="j")
     made.node("c", placed=[placed_task("u", remaining=command("u").usage)])
     awaited = [
         api.AwaitedTask(job="j", stage="s", request=command(name), node=node)
-        for name, node in (("t", "b"), ("u", "c"), ("v", "d"))
+        for name, node in (("t", "b"), ("u", "c"), ("v", "d"), ("w", "e"))
     ]
     made.node("a", jobs=[job_state("j", admitted=True)], awaited=awaited)
-    assert made.listed().ran_on == ["b", "c", "d"]
+    assert made.listed().ran_on == ["b", "c", "d", "e"]
 
 
 def test_a_job_that_was_lost_with_its_origin_and_is_back_keeps_them() -> None:
