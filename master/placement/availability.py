@@ -22,6 +22,8 @@ _UNITS = np.array([1e-3, 1024.0, 1024.0, float(2**20)])
 #: and is a tiny fraction of the capacity, so that DRR, the largest remaining fraction, is decided by the other
 #: resources.
 UNKNOWN, UNKNOWN_AVAILABLE = 1e36, 1e21
+#: Largest number of a slot that is computed: it bounds the times in an agent's report, which may be of any size.
+_MOST_SLOTS = 1e9
 #: Tolerance for boundaries that rounding moves off a multiple of a slot.
 _ROUNDING = 1e-6
 
@@ -56,9 +58,11 @@ def overlapped(elapsed_s: Floats, slot_s: Floats | float, for_s: float, slots: I
     """Return the first and the last slot, of so many of ``slot_s``, that overlap ``for_s`` seconds which begin
     ``elapsed_s`` after the first slot; all later time belongs to the last slot.
     """
-    begins = elapsed_s / slot_s
+    with np.errstate(over="ignore"):
+        begins = np.minimum(elapsed_s / slot_s, _MOST_SLOTS)
+        ends = np.minimum(begins + for_s / slot_s, _MOST_SLOTS)
     first = np.minimum(np.floor(begins + _ROUNDING).astype(np.intp), slots - 1)
-    last = np.minimum(np.ceil(begins + for_s / slot_s - _ROUNDING).astype(np.intp) - 1, slots - 1)
+    last = np.minimum(np.ceil(ends - _ROUNDING).astype(np.intp) - 1, slots - 1)
     return first, np.maximum(first, last)
 
 

@@ -17,7 +17,7 @@ from master.prediction import Settings
 from penstock.model import EndedBy, Profile, Sizing
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import command
-from tests.unit.master.core.executor_bed import MIB, ExecutorBed, executor, profile
+from tests.unit.master.core.executor_bed import CAPACITY, MIB, ExecutorBed, executor, profile
 
 APP = "u/app"
 
@@ -210,6 +210,16 @@ def test_a_known_disk_counts_and_an_unknown_one_excludes_none() -> None:
     bed.executors(executor("e0", nodes=("a",)), executor("e1"))
     assert bed.round() == [("e1", "b")]
     assert bed.waits() == "1 executor waits: of 1 node 1 lacks disk within the 2 s of its profile"
+
+
+@pytest.mark.parametrize("times", [{"elapsed_s": 1e300}, {"slot_s": 1e-300}, {"elapsed_s": 1e300, "slot_s": 1e-300}])
+def test_of_a_report_that_is_over_long_since_the_last_slot_counts(times: dict[str, float]) -> None:
+    bed = ExecutorBed("a", forecasts={APP: profile((1, 100), (3, 100))})
+    slots = [(4000, 0, 0, 900), (2000, 0, 0, 900)]
+    bed.heartbeat("a", availability=api.Availability(**{"slot_s": 1.0, "capacity": CAPACITY, "slots": slots, **times}))
+    bed.executors(executor("e0"))
+    assert bed.round() == []
+    assert bed.waits() == "1 executor waits: of 1 node 1 lacks cpu within the 2 s of its profile"
 
 
 def test_long_profiles_are_looked_at_in_longer_slots() -> None:
