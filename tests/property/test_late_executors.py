@@ -13,19 +13,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from master.core import events as e
 from master.core.executor_placement import ExecutorPlacement
 from master.core.free_capacity import Grid, free_capacity
 from master.core.job import Key
 from master.core.kept_room import EPSILON, KeptRoom, Room, RoomSearch
 from master.core.late_executors import _GROWS_WITHIN_S, LateExecutors, Tried
-from master.core.node import Node
+from master.core.node import Held, Node
 from master.core.table import NodeTable
 from master.core.user_quotas import RoundQuotas
 from penstock.model import Capacity
 from penstock.wire import master_api as api
-from tests.unit.master.cluster_bed import command
+from tests.unit.master.cluster_bed import command, placed_task
 from tests.unit.master.core.executor_bed import CAPACITY, MIB, ExecutorBed, executor, profile
-from tests.unit.master.core.test_core_plan_follower import Plan, end
+from tests.unit.master.core.test_core_plan_follower import STOPPED, Plan, end
 
 ROUNDS = 45
 
@@ -54,6 +55,7 @@ def room(
 ) -> Room | None:
     if one is None:
         return _ROOM(late, key, one, search, limits, now)
+    late._given_up.by_row()  # drops nodes that are gone
     given_up = late._given_up._at
     nodes = [late._table.nodes[row] for row in search.rows.tolist()]
     may = [node for number, node in enumerate(nodes) if one.allowed is None or one.allowed[number]]
@@ -84,10 +86,46 @@ def cluster(rng: Random) -> ExecutorBed:
     return b
 
 
-def something_happens(b: ExecutorBed, rng: Random, serial: int, endless: str) -> None:
-    """Commands end and come, but not on nodes whose work is ``endless``; nodes report, leave and come."""
+def nodes_leave_and_come(b: ExecutorBed, rng: Random, agents: dict[str, list[Held]]) -> None:
+    """Nodes other than the jobs' origin are away, some until they are lost, and register, some with another capacity;
+    nodes are drained. ``agents`` has what each node held when it was last connected.
+    """
     nodes = b.cluster.nodes
+    for name in sorted({*nodes, *agents} - {"a"}):
+        if name in nodes and nodes[name].connected:
+            agents[name] = [*nodes[name].held.values()]
+            if rng.random() < 0.03:
+                b.serve(e.NodeAway(name))
+        elif rng.random() < 0.3:
+            registers(b, name, rng, agents[name])
+    if rng.random() < 0.02:
+        registers(b, "g", rng, agents.get("g", []), cores=8)
     for name in [*nodes]:
+        drained = nodes[name].draining is not None
+        if rng.random() < (0.2 if drained else 0.01):
+            b.serve(e.UndrainRequested((name,), "root") if drained else e.DrainRequested((name,), "root", 1000.0))
+
+
+def registers(b: ExecutorBed, name: str, rng: Random, held: list[Held], cores: int | None = None) -> None:
+    """A node registers with the tasks that it has."""
+    placed = [
+        placed_task(
+            each.task, each.job, remaining=each.usage, memory_bytes=each.memory_bytes, opportunistic=each.opportunistic
+        )
+        for each in held
+    ]
+    b.numbers.pop(name, None)  # decisions are counted by connection
+    capacity = Capacity(cores=cores or rng.choice((2, 4, 4, 6)), memory_bytes=rng.choice((500, 1000, 2000)) * MIB)
+    b.node(name, capacity=capacity, placed=placed)
+
+
+def something_happens(b: ExecutorBed, rng: Random, serial: int, endless: str, agents: dict[str, list[Held]]) -> None:
+    """Commands end and come, but not on nodes whose work is ``endless``; nodes report, leave and come."""
+    nodes_leave_and_come(b, rng, agents)
+    nodes = b.cluster.nodes
+    for name in [name for name, node in nodes.items() if node.connected]:
+        for held in [held for held in nodes[name].held.values() if held.leaving]:
+            end(b, held.task, job=held.job, node=name, ended=STOPPED)
         mine = [held for held in nodes[name].held.values() if not held.executor]
         for held in mine[: rng.choice((0, 0, 0, 1, 2)) if name not in endless else 0]:
             end(b, held.task, job=held.job, node=name)
@@ -98,18 +136,16 @@ def something_happens(b: ExecutorBed, rng: Random, serial: int, endless: str) ->
         slots: list[tuple[float, int]] = [
             (rng.randint(0, 4), 100 * rng.randint(0, 9)) for _ in range(rng.choice((1, 3, 5)))
         ]
-        if nodes[name].connected and rng.random() < 0.95:
+        if name == "a" or rng.random() < 0.95:
             b.beats(name, slots if rng.random() < 0.2 else None)
-    if rng.random() < 0.02:
-        b.node("g", capacity=Capacity(cores=8, memory_bytes=2000 * MIB))
 
 
 def run(b: ExecutorBed, rng: Random) -> list[Any]:
     """Return what is decided, and the room that is kept, round by round."""
     seen: list[Any] = []
-    endless = rng.choice(("", "a", "abc", "abcdef"))
+    endless, agents = rng.choice(("", "a", "abc", "abcdef")), dict[str, list[Held]]()
     for serial in range(ROUNDS):
-        something_happens(b, rng, serial, endless)
+        something_happens(b, rng, serial, endless, agents)
         b.round(rng.choice((0.1, 1.0, 5.0, 5.0)))
         seen.append((len(b.sent), b.cluster._rounds._kept.rooms))
     return [*seen, b.sent]
