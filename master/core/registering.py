@@ -140,11 +140,11 @@ class Registration:
             if origin is not None and origin.connected:
                 return "its job has ended"
             job = self._lifecycle.new_job(placed.job, placed.origin, now)
-        if placed.command:
-            job.ran_on.add(node.name)
         task = job.tasks.get(placed.task)
         if why := _unwanted(job, task, placed.task, node):
             return why
+        if placed.command:
+            job.ran_on.add(node.name)
         if task is None:
             task = Task(placed.job, placed.task, placed.stage, placed.opportunistic, None)
             job.add(task)
