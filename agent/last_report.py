@@ -19,7 +19,7 @@ from agent.journal import Journal
 
 
 def write(journal: Journal, count: LastCount) -> None:
-    """Record what the node has counted, with its date."""
+    """Record the counts of the node, with their date."""
     journal.write(ROOM, KEY, replace(count, at=time.time()))
 
 

@@ -149,7 +149,7 @@ class LimitEnforcer:
             await asyncio.wait([one.worker])
 
     def report(self, container: str) -> None:
-        """Report again what is not enforced: it may be asked for only now."""
+        """Report again the settings that are not enforced: one may be asked for only now."""
         if (one := self._containers.get(container)) is not None:
             self._report(container, one)
 
@@ -228,7 +228,7 @@ class LimitEnforcer:
     # ------------------------------------------------------------ inside
 
     def _repairs(self, tree: CgroupTree) -> Iterator[list[str]]:
-        """Repair one container after the other, and yield what was wrong."""
+        """Repair one container after the other, and yield the settings that were wrong."""
         for container, one in list(self._containers.items()):
             if one.worker is not None or one.ending:
                 continue

@@ -203,7 +203,7 @@ class Shell:
         log.info(what, **facts)
 
     def report_last(self) -> None:
-        """Report what jobs have received until now, before the agent ends, and record it."""
+        """Report the service of jobs until now, before the agent ends, and record it."""
         if self.link is not None:
             self.read_cpu_times(ReadCpuTimes())
             self.node.attained.report_all()
@@ -211,7 +211,7 @@ class Shell:
             self.record_service()
 
     def record_service(self) -> None:
-        """Journal what jobs have received, whether or not a master has it: the next agent counts on from there."""
+        """Journal the service of jobs, whether or not a master has it: the next agent counts on from there."""
         if self.link is not None:
             last_report.write(self._journal, self.node.attained.last_count(time.monotonic()))
 

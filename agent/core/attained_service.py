@@ -22,7 +22,7 @@ ROOM = KEY = "reported"  # the journal's
 
 
 class LastCount(msgspec.Struct, kw_only=True):
-    """What a node has counted when its agent stops, ``at`` (Unix; 0: not dated), from which the next agent counts on.
+    """The counts of a node when its agent stops, ``at`` (Unix; 0: not dated), from which the next agent counts on.
 
     ``cpu_s``: the CPU time of each container that is counted. ``service_s``: the service of each job that is here or
     has containers here. ``own``: those of them whose origin is here, so that their end is recorded with their service.

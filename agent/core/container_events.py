@@ -30,7 +30,7 @@ from penstock.wire.agent_api import ContainerEnded
 
 @dataclass(eq=False, slots=True)
 class ContainerEvents:
-    """Applies each report to the owners of what it changes."""
+    """Applies each report to the owners of the state that it changes."""
 
     _members: Membership
     _held: HeldTasks

@@ -15,10 +15,10 @@ class JobCpuTimes:
 
     What a container uses between two counts is its job's at the second one. Without a job it is counted under the
     container's own name, and becomes that of the first job that a process in it registers. A container whose job has
-    ended begins at 0 again: ranked by what the job used, the exit of a short job's processes would take seconds.
+    ended begins at 0 again: ranked by the job's CPU time, the exit of a short job's processes would take seconds.
 
     Jobs beside each other in a container have it in turns. As the next agent finds only the sum of all, the container's
-    record has what it used for jobs that are over and in earlier turns of others, and the job of the present turn.
+    record has its CPU time for jobs that are over and in earlier turns of others, and the job of the present turn.
 
     Jobs are ranked by all that their containers have used. Their service grows by what they have used since the agent
     started (:meth:`since_start_s`): the agent before it has counted the rest.
@@ -56,7 +56,7 @@ class JobCpuTimes:
         return any(use.cpu_seconds != counted_s.get(name) for name, use in snapshot.containers.items())
 
     def take_back(self, record: ContainerRecord) -> None:
-        """Count what a container has used under an earlier agent for its jobs then, which may be over by now."""
+        """Count the CPU time of a container under an earlier agent for its jobs then, which may be over by now."""
         for job, used_s in list(record.cpu_of_jobs_s.items()):
             if job in self._members.jobs:
                 self._add(job, used_s, earlier=True)
@@ -116,7 +116,7 @@ class JobCpuTimes:
         self._job_of.pop(container, None)
 
     def job_ended(self, job: str, now: float) -> None:
-        """Count what containers use from now on for themselves, where a process in them had registered the job."""
+        """Count the CPU time of containers from now on as their own, where a process in them had registered the job."""
         for container, record in self._containers.live.items():
             if not record.job and self._job_of.get(container) == job:
                 self._leave_out(record, job, self._turn_s(record))
@@ -138,7 +138,7 @@ class JobCpuTimes:
             self._earlier_s[job] = self._earlier_s.get(job, 0.0) + used_s
 
     def _turn_s(self, record: ContainerRecord) -> float:
-        """Return what a container has used since its present job took its turn."""
+        """Return the CPU time of a container since its present job took its turn."""
         return self._counted_s.get(record.container, record.cpu_told_apart_s) - record.cpu_told_apart_s
 
     def _record_turn(self, record: ContainerRecord, job: str) -> None:
@@ -150,12 +150,12 @@ class JobCpuTimes:
             self._changed.add(record.container)
 
     def _end_turn(self, record: ContainerRecord, job: str, used_s: float) -> None:
-        """Record what a container used for a job in a turn that is over."""
+        """Record the CPU time of a container in a turn of a job that is over."""
         record.end_turn(job, used_s)
         self._changed.add(record.container)
 
     def _count_for(self, earlier: str, record: ContainerRecord, used_s: float) -> None:
-        """Count what a container used under an earlier agent for its job then, which is not its present one."""
+        """Count the CPU time of a container under an earlier agent for its job then, which is not its present one."""
         if earlier in self._members.jobs:
             self._add(earlier, used_s, earlier=True)
             self._end_turn(record, earlier, used_s)

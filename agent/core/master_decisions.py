@@ -40,7 +40,7 @@ from penstock.wire.master_api import (
 
 @dataclass(eq=False, slots=True)
 class MasterDecisions:
-    """Passes each decision to the owner of what it changes."""
+    """Passes each decision to the owner of the state that it changes."""
 
     _node: str
     _members: Membership

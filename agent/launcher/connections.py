@@ -1,4 +1,4 @@
-"""The connections of agents to the launcher: none affects another by what it sends or leaves unread."""
+"""The connections of agents to the launcher: none affects another by messages that it sends or leaves unread."""
 
 from __future__ import annotations
 

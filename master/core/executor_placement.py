@@ -69,7 +69,7 @@ class ExecutorPlacement:
         now: float,
     ) -> None:
         self.examined, self.now = examined, now
-        self.placed: dict[Key, tuple[int, Need]] = {}  # the worker, and what is taken there
+        self.placed: dict[Key, tuple[int, Need]] = {}  # the worker, and the need there
         self._executors = executors
         self._tasks = tasks
         self._outbox = outbox
@@ -142,7 +142,7 @@ class ExecutorPlacement:
         return {key for keys in self._hopeful.values() for key in keys}
 
     def turn(self, jobs: Sequence[str]) -> list[tuple[int, Need]]:
-        """Place executors of these jobs; return the worker of each and what it takes there."""
+        """Place executors of these jobs; return the worker of each and its need there."""
         before, self._pending = len(self.placed), WaitingExecutors(self._demands)
         choosy: dict[int, list[Key]] = {}  # machine → executors restricted to some machines that include it
         for key in (key for job in jobs for key in self._hopeful[job]):
@@ -160,7 +160,7 @@ class ExecutorPlacement:
         return list(self.placed.values())[before:]
 
     def next_of(self, job: str) -> tuple[int, Need] | None:
-        """Place the next executor of this job that fits; return its worker and what it takes there. None: none fits."""
+        """Place the next executor of this job that fits; return its worker and its need there. None: none fits."""
         machines = self._room.machines
         for key in self._left.setdefault(job, iter(self._hopeful[job])):
             one = self._waiting[key]
@@ -180,7 +180,7 @@ class ExecutorPlacement:
         return None
 
     def tasks_placed(self, placed: Sequence[tuple[int, Need]]) -> None:
-        """Take the room of these tasks out of what is free for executors."""
+        """Take the room of these tasks out of the free room for executors."""
         for worker, need in placed:
             machine = self._machines.get(worker)
             if machine is not None:

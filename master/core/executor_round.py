@@ -1,4 +1,4 @@
-"""The executors that a round may place, and on which nodes; what the others wait for, from round to round."""
+"""The executors that a round may place, and on which nodes; why the others wait, from round to round."""
 
 from __future__ import annotations
 

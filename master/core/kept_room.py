@@ -143,6 +143,6 @@ class KeptRoom:
 
 
 def _lacks(node: Node, cores: float, memory_bytes: int) -> float:
-    """Return what a node lacks of these amounts, as a part of its capacity."""
+    """Return the shortage of a node for these amounts, as a part of its capacity."""
     lacks_cores = (cores - node.cores_free()) / (node.capacity.cores or 1.0)
     return max(lacks_cores, (memory_bytes - node.memory_free_bytes()) / (node.capacity.memory_bytes or 1))

@@ -1,4 +1,4 @@
-"""What the nodes lack for executors that a round did not place, computed when that is asked, as the nodes are then."""
+"""The resources that nodes lack for executors that a round did not place, as the nodes are when that is asked."""
 
 from __future__ import annotations
 

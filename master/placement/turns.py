@@ -38,11 +38,11 @@ class ExecutorTurns(Protocol):
         ...
 
     def turn(self, jobs: Sequence[str]) -> Sequence[tuple[int, Need]]:
-        """Place executors of these jobs; return the worker of each and what it takes there."""
+        """Place executors of these jobs; return the worker of each and its need there."""
         ...
 
     def next_of(self, job: str) -> tuple[int, Need] | None:
-        """Place the next executor of a job that fits; return its worker and what it takes there. None: none fits."""
+        """Place the next executor of a job that fits; return its worker and its need there. None: none fits."""
         ...
 
     def tasks_placed(self, placed: Sequence[tuple[int, Need]]) -> None:
