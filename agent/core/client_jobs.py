@@ -59,13 +59,12 @@ class ClientJobs:
             quotas.check_job(session, self.settings.quotas, self._members.jobs.values())
             fresh = f"{self.settings.node}-{next(self._ids)}"
             slack_only = request.opportunistic == "only"  # it takes nothing that could be reserved
-            alone = not self.settings.has_master
             record = JobRecord(
                 job=fresh, name=request.name, user=session.user, memory_bytes=0 if slack_only else request.memory_bytes,
-                priority=request.priority, ordered=alone, submitted_at=event.at, admitted=alone,
+                priority=request.priority, submitted_at=event.at, admitted=not self.settings.has_master,
                 opportunistic=request.opportunistic, reservation=request.reservation,
             )  # fmt: skip
-            job, instructions = self._lifecycle.add(record, now, inside=session.container)
+            job, instructions = self._lifecycle.add(record, now)
             if self.settings.has_master:
                 instructions.append(SendToMaster(job_state(record)))
         self._members.join(session, job)

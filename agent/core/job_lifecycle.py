@@ -45,11 +45,11 @@ class JobLifecycle:
     _slot_grants: SlotGrants
     _lent: LentContainers
 
-    def add(self, record: JobRecord, now: float, inside: str = "") -> tuple[Job, list[Instruction]]:
-        """Add a job and its queue. ``inside``: the container of the process that registers it; "": it has none."""
+    def add(self, record: JobRecord, now: float) -> tuple[Job, list[Instruction]]:
+        """Add a job and its queue."""
         job = self._members.add(record)
         self._queues.add_job(record.job, record.priority, record.user)
-        return job, [Record(ROOM, record.job, record), *self._ranks.look(now, record.job, inside)]
+        return job, [Record(ROOM, record.job, record), *self._ranks.look(now, record.job)]
 
     def welcome(self, event: JobIntroduced, now: float) -> list[Instruction]:
         """Give a job of another origin a queue here, unless it has one."""

@@ -87,7 +87,7 @@ class Ranked:
 
     job: str
     user: str
-    ordered: bool  # a job that has its place in the order
+    is_job: bool
     priority: float
     place: int
     cpu_s: float
@@ -121,19 +121,19 @@ def queue_of(cpu_s: float) -> int:
 
 
 def merge(ranked: list[Ranked]) -> list[Ranked]:
-    """Merge containers without a job, and jobs without a place, into the master's order: behind as many jobs as have
-    used no more CPU time, by queues.
+    """Merge containers without a job into the master's order: behind as many jobs as have used no more CPU time, by
+    queues.
 
     The master's priority orders only its own jobs. The size of other containers is unknown, so their use decides (LAS).
     Jobs keep the master's order among themselves, containers theirs. If the master's order is by CPU time alone, the
     result is in that order throughout.
     """
-    jobs = [each for each in ranked if each.ordered]
+    jobs = [each for each in ranked if each.is_job]
     if len(jobs) == len(ranked):
         return ranked
     queues = sorted(each.queue for each in jobs)
     places = [(place, 1, each) for place, each in enumerate(jobs)]
-    places += [(bisect_right(queues, each.queue), 0, each) for each in ranked if not each.ordered]
+    places += [(bisect_right(queues, each.queue), 0, each) for each in ranked if not each.is_job]
     return [each for _, _, each in sorted(places, key=lambda one: one[:2])]
 
 

@@ -118,15 +118,14 @@ class Ranks:
         here = any((record.job or self._cpu_times.job_of(record.container)) in jobs for record in run)
         return self.rank(now) if here else []
 
-    def look(self, now: float, job: str, inside: str = "") -> list[Instruction]:
+    def look(self, now: float, job: str) -> list[Instruction]:
         """Ask for the CPU time of the containers, because a job has come: the last sample may be a second old.
 
         With its numbers, jobs that began shortly before would go before the new one, though they have run for long.
-        Ranked jobs without a container are over: they have a rank until the next ranking. The container which the job
-        was registered ``inside`` ("": none) has had a rank of its own until now.
+        Ranked jobs without a container are over: they have a rank until the next ranking.
         """
         run = (record.job or self._cpu_times.job_of(record.container) for record in self._containers.live.values())
-        others = any(each not in (job, inside) and each in self.standings for each in run)
+        others = any(each != job and each in self.standings for each in run)
         return [*self.cpu_reads.came(job, now)] if others else []
 
     def look_again(self, now: float) -> list[Instruction]:
@@ -210,9 +209,8 @@ class Ranks:
         """Rank all jobs; set the weights of their containers, and return instructions for the changed ones.
 
         First come larger priorities (the master's order, if there is one), then less CPU time, by queues of LAS_MQ,
-        then earlier arrival. :func:`merge` places containers without a job, and jobs that the master has given no place
-        yet, in the master's order. Where the master serves tenants by shares, each has its part of the weight here, and
-        its jobs are ranked within that.
+        then earlier arrival. :func:`merge` places containers without a job in the master's order. Where the master
+        serves tenants by shares, each has its part of the weight here, and its jobs are ranked within that.
         """
         live = self._containers.live.values()
         self._ranked_at, self.due = now, False
@@ -222,7 +220,7 @@ class Ranks:
         self._adopted = {record.container: record.pid for record in live if record.adopted and record.pid}
         ranked = self._collect()
         alike = len({each.priority for each in ranked}) < len(ranked)
-        self._master_orders = self.settings.has_master and not alike and all(each.ordered for each in ranked)
+        self._master_orders = self.settings.has_master and not alike and all(each.is_job for each in ranked)
         ranked.sort(key=lambda each: (-each.priority, each.queue if alike else 0, each.place))
         tenants = self._by_tenant(ranked)
         self._ranked_beside_cores = self._promised_cores()
@@ -292,7 +290,7 @@ class Ranks:
     def _why(self, ranked: Ranked) -> str:
         if ranked.job in self._turns.values():
             return BY_TURN
-        why = BY_PRIORITY if not self.settings.has_master else BY_MASTER if ranked.ordered else BY_USE
+        why = BY_PRIORITY if not self.settings.has_master else BY_MASTER if ranked.is_job else BY_USE
         if (expected := ranked.expected) is None:
             return why
         left = format_duration(expected.left_s)
@@ -331,11 +329,7 @@ class Ranks:
         )
 
     def _collect(self) -> list[Ranked]:
-        """Return the jobs, and the containers without a job, that have ranked containers.
-
-        A job that the master has given no place yet keeps that of its container: by its priority it would be the first
-        for a moment, and all others would be moved twice.
-        """
+        """Return the jobs, and the containers without a job, that have ranked containers."""
         jobs, cpu_s, snapshot = self._members.jobs, self._cpu_times.cpu_s, self._resources.snapshot
         read = snapshot.containers.keys() if snapshot is not None else ()
         ranked: dict[str, Ranked] = {}
@@ -344,13 +338,11 @@ class Ranks:
             each = ranked.get(name)
             if each is None:
                 job, used_s = jobs.get(name), cpu_s[name]
-                placed = job.record if job is not None and job.record.ordered else None
-                priority, place = (placed.priority, placed.place) if placed is not None else (0.0, record.order)
+                priority, place = (job.record.priority, job.record.place) if job is not None else (0.0, record.order)
                 reserved_cores = (job.record.reserved_cores or 0.0) if job is not None else 0.0
                 user = job.record.user if job is not None else record.user
-                ordered = placed is not None
-                each = ranked[name] = Ranked(name, user, ordered, priority, place, used_s, reserved_cores, [])
-            if record.container in read and not (each.ordered or record.job or record.adopted or record.hosts_job):
+                each = ranked[name] = Ranked(name, user, job is not None, priority, place, used_s, reserved_cores, [])
+            if record.container in read and not (each.is_job or record.job or record.adopted or record.hosts_job):
                 each.expected = self._sizes.expected(record, each.cpu_s)
             if record.promised_cores and not record.opportunistic:
                 each.reserved_cores = max(0.0, each.reserved_cores - record.promised_cores)

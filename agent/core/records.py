@@ -37,7 +37,6 @@ class JobRecord(msgspec.Struct, kw_only=True):
     user: str
     memory_bytes: int = 0
     priority: float = 0.0
-    ordered: bool = True  # it has its place in the order: the master's, or, without a master, that of its priority
     submitted_at: float = 0.0
     admitted: bool = False
     here: bool = True
@@ -50,10 +49,10 @@ class JobRecord(msgspec.Struct, kw_only=True):
 
     def set_priority(self, by: SetPriority) -> bool:
         """Record its place in the order; return whether something changed that the next agent is to know."""
-        before = self.ordered, self.reserved_cores, self.tenant, self.tenant_weight
-        self.ordered, self.priority, self.reserved_cores = True, by.priority, by.reserved_cores
+        before = self.reserved_cores, self.tenant, self.tenant_weight
+        self.priority, self.reserved_cores = by.priority, by.reserved_cores
         self.tenant, self.tenant_weight = by.tenant, by.tenant_weight
-        return (self.ordered, self.reserved_cores, self.tenant, self.tenant_weight) != before
+        return (self.reserved_cores, self.tenant, self.tenant_weight) != before
 
     def allows(self, stage: str, asked: Opportunistic) -> Opportunistic:
         """Return whether a stage of the job may be opportunistic."""
